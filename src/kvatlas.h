@@ -1,0 +1,435 @@
+// kvatlas.h: how many bytes of cache a model needs, how many a policy or engine allocates for it, and whether that is
+// what happens when the model runs. Read it from top to bottom: errors, data types, models, plans, runs, verification.
+//
+// Every function that can fail returns an enum kva_status and fills the struct kva_error that it is given (which may
+// be NULL). Sizes are bytes in uint64_t and are never silently wrapped. Strings handed out live as long as the object
+// that handed them out. Nothing here prints. An object is used by one thread at a time; different objects are
+// independent.
+#ifndef KVATLAS_H
+#define KVATLAS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---------------------------------------------------------------- errors
+
+// Also the exit status of the command line.
+enum kva_status {
+    KVA_OK = 0,
+    KVA_MISMATCH = 1,   // does not fit, or predicted and measured differ
+    KVA_BAD_INPUT = 2,  // usage, a file that is not what it should be
+    KVA_REFUSED = 3,    // architecture, engine or version that kvatlas does not know
+    KVA_MACHINE = 4,    // no GPU, out of memory, I/O
+};
+
+struct kva_error {
+    enum kva_status status;
+    int line;        // line in `file`, 0 when not known
+    char file[256];  // the file that is at fault, "" when none is
+    char key[128];   // the key, tensor or flag at fault, "" when none is
+    char text[512];  // what was wrong and what was expected
+};
+
+// One line: "file:line: key: text". Returns `buffer`.
+const char *kva_error_line(const struct kva_error *error, char *buffer, size_t size);
+
+// ---------------------------------------------------------------- element types
+
+enum kva_dtype {
+    KVA_DTYPE_NONE = 0,
+    KVA_F32,
+    KVA_F16,
+    KVA_BF16,
+    KVA_F8_E4M3,
+    KVA_F8_E5M2,
+    KVA_I8,
+    KVA_U8,
+    KVA_I16,
+    KVA_I32,
+    KVA_I64,
+    KVA_F64,
+    KVA_BOOL,
+    KVA_N_DTYPES,
+};
+
+uint64_t kva_dtype_bytes(enum kva_dtype dtype);    // 0 for KVA_DTYPE_NONE
+const char *kva_dtype_name(enum kva_dtype dtype);  // "bf16"
+enum kva_dtype kva_dtype_parse(const char *text);  // "bf16", "bfloat16", "BF16", "fp8", ...; NONE when unknown
+
+// ---------------------------------------------------------------- the atlas: data opened once
+
+// The facts in data/ (embedded in the library) or in a directory that takes their place.
+struct kva_atlas;
+
+// data_dir NULL: the embedded data. Errors: KVA_BAD_INPUT (no such directory), KVA_MACHINE (memory).
+enum kva_status kva_atlas_open(const char *data_dir, struct kva_atlas **atlas, struct kva_error *error);
+void kva_atlas_close(struct kva_atlas *atlas);
+
+// ---------------------------------------------------------------- models
+
+enum kva_cache_kind {
+    KVA_CACHE_NONE = 0,
+    KVA_CACHE_FULL,     // grows with the context
+    KVA_CACHE_SLIDING,  // the last `window` tokens, the current one included
+    KVA_CACHE_CHUNKED,  // the current chunk of `window` tokens
+    KVA_CACHE_LATENT,   // multi-head latent attention: one compressed row a token
+    KVA_CACHE_INDEX,    // keys of a sparse-attention indexer
+    KVA_CACHE_STATE,    // convolution and recurrent state: fixed size
+    KVA_CACHE_CROSS,    // encoder states
+};
+
+enum kva_mixer {
+    KVA_MIXER_NONE = 0,
+    KVA_MIXER_ATTENTION,
+    KVA_MIXER_MAMBA1,
+    KVA_MIXER_GMU,  // gated memory unit: out_proj(silu(in_proj(x)) * memory)
+};
+
+#define KVA_MAX_CACHES 2
+#define KVA_MAX_STATE_PARTS 4
+#define KVA_MAX_LAYERS 8192
+#define KVA_UNKNOWN UINT64_MAX  // a byte count that cannot be told from what was read
+
+struct kva_state_part {
+    const char *name;      // "conv", "recurrent"
+    uint64_t elements;     // of one sequence
+    enum kva_dtype dtype;  // KVA_DTYPE_NONE: the model's dtype
+};
+
+struct kva_cache {
+    enum kva_cache_kind kind;
+    uint32_t kv_heads, k_dim, v_dim;
+    uint64_t window;      // tokens, the current one included; 0 when the layer has no window
+    bool window_inert;    // the window can never bind: `kind` is then KVA_CACHE_FULL
+    int32_t reads_layer;  // the layer whose cache this layer reads instead of owning one; -1: its own
+    struct kva_state_part state[KVA_MAX_STATE_PARTS];
+    size_t n_state;
+};
+
+struct kva_layer {
+    uint32_t index;
+    const char *kind;  // the name its architecture file gives it: "sliding", "mamba", ...
+    enum kva_mixer mixer;
+    struct kva_cache caches[KVA_MAX_CACHES];
+    size_t n_caches;
+    const char *why;  // the rule that decided, as text
+};
+
+enum kva_source { KVA_FROM_CONFIG, KVA_FROM_DEFAULT, KVA_FROM_NULL, KVA_FROM_PERSON };
+enum kva_value_type { KVA_COUNT, KVA_FLAG, KVA_REAL, KVA_TEXT };
+
+// One fact read from the config, or filled in because the config does not say.
+struct kva_value {
+    const char *name;  // kvatlas's word: "kv_heads"
+    const char *key;   // the config's key: "num_key_value_heads"
+    enum kva_value_type type;
+    enum kva_source source;
+    const char *rule;  // how a missing or null key was filled: "heads", "hidden / heads", "8"; NULL when read
+    uint64_t count;    // KVA_COUNT, KVA_FLAG
+    double real;       // KVA_REAL
+    const char *text;  // KVA_TEXT
+};
+
+enum kva_rope_type {
+    KVA_ROPE_NONE = 0,
+    KVA_ROPE_DEFAULT,
+    KVA_ROPE_LINEAR,
+    KVA_ROPE_DYNAMIC,
+    KVA_ROPE_YARN,
+    KVA_ROPE_LONGROPE,
+    KVA_ROPE_LLAMA3
+};
+
+// Rotary embedding parameters of one kind of layer, as Transformers' modeling_rope_utils.py names them.
+struct kva_rope {
+    enum kva_rope_type type;
+    double theta;
+    double partial;                            // share of head_dim that rotates
+    double factor;                             // 1 when absent
+    double attention_factor;                   // 0: derive
+    double low_freq_factor, high_freq_factor;  // llama3
+    double beta_fast, beta_slow;               // yarn
+    double mscale, mscale_all_dim;             // yarn; 0 when absent
+    bool truncate;                             // yarn, default true
+    uint64_t original_context;                 // original_max_position_embeddings
+    uint64_t max_context;                      // max_position_embeddings
+    const double *short_factor, *long_factor;  // longrope, [rotary_dim / 2]
+    size_t n_short_factor, n_long_factor;
+};
+
+// One weight tensor that the architecture file says the checkpoint holds.
+struct kva_tensor {
+    const char *name;  // name in the checkpoint
+    int32_t layer;     // -1: not of a layer
+    uint32_t role;     // enum kva_role, src/model/arch.h
+    enum kva_dtype dtype;
+    uint32_t n_dims;
+    uint64_t dims[4];  // outermost first
+    uint64_t bytes;
+};
+
+// Weight bytes by class of tensor: "embedding", "attention", "state", "feed-forward", "norm", "head".
+struct kva_weight_class {
+    const char *name;
+    uint64_t tensors, parameters, bytes;
+};
+
+struct kva_model {
+    const char *id;      // catalogue name or the path as given
+    const char *source;  // the file that was read
+    const char *model_type;
+    const char *architecture;  // architectures[0], or ""
+    const char *family;
+    uint64_t context_limit;  // tokens; 0 when the config has none
+    enum kva_dtype dtype;    // KVA_DTYPE_NONE when the config has none
+    const char *dtype_key;
+    uint64_t naive_kv_heads, naive_k_dim, naive_v_dim;  // one full-attention layer, for the naive number
+
+    struct kva_layer *layers;
+    size_t n_layers;
+    struct kva_value *values;
+    size_t n_values;
+    struct kva_rope rope_main, rope_local;
+
+    uint64_t parameters;        // KVA_UNKNOWN when the architecture file lists no tensors
+    uint64_t weight_bytes;      // KVA_UNKNOWN likewise
+    const char *weight_source;  // "config", "safetensors headers", "safetensors index"
+    struct kva_weight_class *weight_classes;
+    size_t n_weight_classes;
+    struct kva_tensor *tensors;  // what the checkpoint should hold
+    size_t n_tensors;
+
+    const char **warnings;
+    size_t n_warnings;
+    const char **references;  // "id: title, URL"
+    size_t n_references;
+    const struct kva_arch *arch;  // owned by the atlas
+    void *arena;
+};
+
+struct kva_model_options {
+    enum kva_dtype dtype;  // KVA_DTYPE_NONE: the config's
+    uint64_t layers;       // run at reduced depth: use only the first layers; 0: all
+};
+
+// name: a config.json, a directory that holds one, or a catalogue name ("microsoft/Phi-4-mini-instruct").
+// options may be NULL. Errors: KVA_BAD_INPUT (no file, not JSON, a key of the wrong type), KVA_REFUSED (unknown
+// architecture, with the keys that would decide its caches), KVA_MACHINE.
+enum kva_status kva_model_open(struct kva_atlas *atlas, const char *name, const struct kva_model_options *options,
+                               struct kva_model **model, struct kva_error *error);
+void kva_model_close(struct kva_model *model);
+
+// "S5 F1 S5 F1": one letter a layer, run-length coded (letters in docs/pattern.md). Writes at most `size` bytes.
+const char *kva_model_pattern(const struct kva_model *model, char *buffer, size_t size);
+const struct kva_value *kva_model_value(const struct kva_model *model, const char *name);  // NULL when unknown
+
+// ---------------------------------------------------------------- deployments and plans
+
+struct kva_deployment {
+    const char *engine;          // "exact" or "full"
+    uint64_t context;            // tokens of each sequence; 0: the model's limit
+    uint64_t sequences;          // 0: 1
+    enum kva_dtype kv_dtype;     // KVA_DTYPE_NONE: the model's
+    enum kva_dtype model_dtype;  // dtype of states without one of their own; KVA_DTYPE_NONE: the model's
+};
+
+#define KVA_MAX_ASSUMED 12
+
+struct kva_layer_plan {
+    uint32_t index;
+    int32_t reads_layer;  // -1: reads none
+    uint64_t need;        // bytes, all sequences
+    uint64_t allocated;
+    uint64_t sharing_saved;  // what it would have needed had it owned a cache
+    uint64_t state;          // the part of `need` that does not grow
+    uint64_t rows;           // cache rows (tokens) allocated for one sequence; 0 for states and shared layers
+};
+
+struct kva_pool {
+    const char *name;
+    uint32_t *layers;
+    size_t n_layers;
+    uint64_t block_tokens, page_bytes, blocks, bytes;
+};
+
+struct kva_plan {
+    const struct kva_model *model;
+    struct kva_deployment deployment;  // resolved: no zero left
+    const char *engine_version;        // "" for the built-in policies
+    const char *assumed[KVA_MAX_ASSUMED];
+    size_t n_assumed;
+    uint64_t naive, need, allocated, overpay, sharing_saved, state;  // bytes, all sequences
+    double overpay_ratio;                                            // allocated / need; 1 when need is 0
+    uint64_t bytes_per_token;  // need of one more token, all growing layers, one sequence, at this context
+    uint64_t naive_bytes_per_token;
+    struct kva_layer_plan *layers;
+    size_t n_layers;
+    struct kva_pool *pools;
+    size_t n_pools;
+    void *arena;
+};
+
+// Errors: KVA_BAD_INPUT (no context given or known, overflow), KVA_REFUSED (unknown engine), KVA_MACHINE.
+// The model must outlive the plan.
+enum kva_status kva_plan_make(const struct kva_model *model, const struct kva_deployment *deployment,
+                              struct kva_plan **plan, struct kva_error *error);
+void kva_plan_free(struct kva_plan *plan);
+
+// Bytes that one cache keeps for one sequence at `context` tokens; 0 for a cache that reads another layer's.
+enum kva_status kva_need_bytes(const struct kva_cache *cache, uint64_t context, enum kva_dtype kv_dtype,
+                               enum kva_dtype model_dtype, uint64_t *bytes, struct kva_error *error);
+
+// ---------------------------------------------------------------- what the executor will allocate
+
+// Everything that one run of the reference executor asks a device for, predicted from the config alone.
+struct kva_footprint {
+    uint64_t weights;      // bytes asked for weights, each tensor aligned
+    uint64_t cache;        // = plan->allocated
+    uint64_t activations;  // buffers of one pass
+    uint64_t workspace;    // matrix-product workspace, set explicitly
+    uint64_t given;        // all four after the allocator's rounding to pages
+    uint64_t allocations;  // how many
+};
+
+struct kva_footprint_options {
+    uint64_t rows;        // rows (tokens, all sequences) of one pass
+    uint64_t logit_rows;  // rows of logits kept on the device
+    uint64_t page_bytes;  // the allocator's granularity
+    uint64_t workspace;   // bytes
+};
+
+enum kva_status kva_footprint(const struct kva_plan *plan, const struct kva_footprint_options *options,
+                              struct kva_footprint *footprint, struct kva_error *error);
+
+// ---------------------------------------------------------------- runs
+
+enum kva_purpose { KVA_WEIGHTS, KVA_CACHE, KVA_ACTIVATIONS, KVA_WORKSPACE, KVA_N_PURPOSES };
+const char *kva_purpose_name(enum kva_purpose purpose);
+
+// One device allocation, as made.
+struct kva_allocation {
+    int32_t layer;  // -1: of no layer
+    enum kva_purpose purpose;
+    uint64_t asked, given;
+};
+
+struct kva_run_options {
+    const char *backend;   // "cpu", "cuda", or NULL: cuda when a device answers, else cpu
+    enum kva_dtype dtype;  // KVA_F32 or KVA_BF16: weights, activations and caches
+    const char *policy;    // "exact" or "full"
+    uint64_t context;      // tokens that the caches must hold for each sequence
+    uint64_t sequences;
+    uint64_t chunk;       // rows of one prefill pass; 0: 2048
+    const char *weights;  // directory or file of safetensors, or "random"
+    uint64_t seed;        // for random weights
+    bool no_prune;        // run every prompt position through every layer
+    bool all_logits;      // keep logits of every position, not only each sequence's last
+    bool profile;         // time stages
+    void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);  // may be NULL
+    void *user;
+};
+
+struct kva_device_info {
+    char backend[16];
+    char name[128];
+    char driver[64];
+    uint64_t total_bytes;    // as the driver reports it
+    uint64_t free_bytes;     // when the device was opened
+    uint64_t page_bytes;     // granularity of an allocation
+    uint64_t context_bytes;  // what the process held before the first allocation of ours
+    uint32_t compute_major, compute_minor, multiprocessors;
+};
+
+enum kva_stage {
+    KVA_STAGE_EMBED,
+    KVA_STAGE_NORM,
+    KVA_STAGE_QKV,
+    KVA_STAGE_ROPE,
+    KVA_STAGE_ATTENTION,
+    KVA_STAGE_CACHE_WRITE,
+    KVA_STAGE_PROJECT,
+    KVA_STAGE_FFN,
+    KVA_STAGE_CONV,
+    KVA_STAGE_SCAN,
+    KVA_STAGE_GMU,
+    KVA_STAGE_HEAD,
+    KVA_N_STAGES
+};
+const char *kva_stage_name(enum kva_stage stage);
+
+struct kva_stage_time {
+    uint64_t calls;
+    double milliseconds;
+    double bytes;  // moved to and from device memory, counted from shapes
+    double flops;
+};
+
+struct kva_session;
+
+// Opens a device, loads or makes the weights and allocates every cache. Errors: KVA_BAD_INPUT (weights that do not
+// fit the config), KVA_REFUSED (an architecture without a recipe), KVA_MACHINE (no device, out of memory: says which
+// allocation, what was predicted and what was free; everything is released).
+enum kva_status kva_session_open(const struct kva_model *model, const struct kva_run_options *options,
+                                 struct kva_session **session, struct kva_error *error);
+void kva_session_close(struct kva_session *session);
+
+// Runs lengths[s] more tokens of each sequence s through the model (lengths may differ, 0 is allowed). tokens: all
+// sequences one after another. logits: float32, [sum(lengths), vocab] with all_logits, else [sequences, vocab] (the
+// last position of each sequence; rows of sequences of length 0 are left alone); may be NULL.
+enum kva_status kva_session_pass(struct kva_session *session, const uint32_t *tokens, const uint64_t *lengths,
+                                 float *logits, struct kva_error *error);
+// The greedy choice after the last pass, [sequences].
+enum kva_status kva_session_greedy(struct kva_session *session, uint32_t *tokens, struct kva_error *error);
+// Forgets all tokens: every cache is empty again.
+enum kva_status kva_session_reset(struct kva_session *session, struct kva_error *error);
+
+const struct kva_device_info *kva_session_device(const struct kva_session *session);
+const struct kva_allocation *kva_session_ledger(const struct kva_session *session, size_t *n);
+uint64_t kva_session_device_used(struct kva_session *session);  // the driver's account of this moment
+uint64_t kva_session_rows(const struct kva_session *session);   // rows of one pass
+uint64_t kva_session_logit_rows(const struct kva_session *session);
+uint64_t kva_session_workspace(const struct kva_session *session);
+const struct kva_stage_time *kva_session_stages(struct kva_session *session);  // [KVA_N_STAGES]
+void kva_session_stages_reset(struct kva_session *session);
+// Rows that prefill did not send through the layers that only read another layer's cache.
+uint64_t kva_session_pruned_rows(const struct kva_session *session);
+enum kva_status kva_session_sync(struct kva_session *session, struct kva_error *error);
+
+// Measured ceilings of the device: bytes read per second, and floating-point operations per second of a product of
+// two bf16 (or f32) matrices of side `side`.
+enum kva_status kva_session_ceilings(struct kva_session *session, uint64_t side, double *read_bytes_per_second,
+                                     double *flops_per_second, struct kva_error *error);
+
+// ---------------------------------------------------------------- verification
+
+struct kva_verify_numbers {
+    uint64_t weights, cache, activations, workspace, process;
+};
+
+struct kva_verify_case {
+    const char *model, *policy;
+    uint64_t context, sequences;
+    enum kva_dtype kv_dtype;
+    struct kva_device_info device;
+    struct kva_verify_numbers predicted, measured;
+    uint64_t process_tolerance;  // one page for each allocation
+    int64_t difference_bytes;    // cache, measured - predicted
+    bool asked_ok;               // level 1: every cache of every layer, byte for byte
+    bool given_ok;               // level 2
+    int lossless;                // level 4: 1 same logits under exact and full, 0 not, -1 not asked
+    double lossless_difference;  // largest absolute difference
+    int right;                   // level 5: 1 logits equal the reference's, 0 not, -1 no reference
+    double right_difference, right_tolerance;
+    bool matches;
+    char explanation[256];
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,184 @@
+// An architecture file, data/architectures/<model_type>.yaml, as typed data: which keys a config has, which layers
+// hold which caches, which tensors a checkpoint holds and how the executor puts a decoder together from them.
+// Formulas in these files are expressions (expr.h) over the names of `keys`, plus `i` (layer, from 0) and `layers`.
+#ifndef KVA_MODEL_ARCH_H
+#define KVA_MODEL_ARCH_H
+
+#include "kvatlas.h"
+
+// keys: one fact that a config may state.
+struct kva_arch_key {
+    char *name;   // "kv_heads"
+    char **keys;  // the config's spellings, first present wins
+    unsigned n_keys;
+    enum kva_value_type type;
+    char *absent;  // the class default: a literal, or a formula over earlier names; NULL: the key must be there
+    char *null;    // what an explicit null means; NULL: null is an error
+};
+
+struct kva_arch_state {
+    char *name;
+    char *elements;        // formula
+    enum kva_dtype dtype;  // NONE: the model's
+    char *dtype_key;       // name of a KVA_TEXT key that overrides it, or NULL
+};
+
+enum kva_rope_choice { KVA_ROPE_CHOICE_MAIN, KVA_ROPE_CHOICE_LOCAL, KVA_ROPE_CHOICE_NO };
+
+// kinds: what a layer of this kind holds and which mixer it runs.
+struct kva_arch_kind {
+    char *name;
+    enum kva_mixer mixer;
+    enum kva_cache_kind cache;
+    char *kv_heads, *k_dim, *v_dim;  // formulas; NULL: kv_heads, head_dim, head_dim
+    char *window;                    // formula, 0 meaning no window; NULL: none
+    char *reads;                     // formula: the layer whose cache it reads; NULL: its own
+    struct kva_arch_state *state;
+    unsigned n_state;
+    enum kva_rope_choice rope;
+};
+
+// rules: the first whose `when` holds gives layer i its kind; `when` NULL always holds.
+struct kva_arch_rule {
+    char *when;
+    char *kind;
+    char *why;  // for the reader; NULL: the formula itself
+};
+
+struct kva_arch_label {
+    char *label;  // "sliding_attention"
+    char *kind;
+};
+
+// list: a key that lists the kind of every layer. Where it is present (not null) it wins over the rules.
+struct kva_arch_list {
+    char *key;
+    struct kva_arch_label *labels;
+    unsigned n_labels;
+};
+
+// What a tensor is to the decoder. A tensor that is listed is used: q_norm listed means queries are normed.
+enum kva_role {
+    KVA_ROLE_OTHER,  // counted, not executed
+    KVA_ROLE_EMBED,
+    KVA_ROLE_HEAD,
+    KVA_ROLE_HEAD_BIAS,
+    KVA_ROLE_FINAL_NORM,
+    KVA_ROLE_FINAL_NORM_BIAS,
+    KVA_ROLE_MIXER_NORM,  // before the mixer
+    KVA_ROLE_MIXER_NORM_BIAS,
+    KVA_ROLE_MIXER_POST_NORM,  // on the mixer's output, before it is added
+    KVA_ROLE_FFN_NORM,
+    KVA_ROLE_FFN_NORM_BIAS,
+    KVA_ROLE_FFN_POST_NORM,
+    KVA_ROLE_Q,  // [heads * head_dim, hidden]
+    KVA_ROLE_Q_BIAS,
+    KVA_ROLE_K,
+    KVA_ROLE_K_BIAS,
+    KVA_ROLE_V,
+    KVA_ROLE_V_BIAS,
+    KVA_ROLE_QKV,  // q, k, v rows one after another
+    KVA_ROLE_QKV_BIAS,
+    KVA_ROLE_O,
+    KVA_ROLE_O_BIAS,
+    KVA_ROLE_Q_NORM,  // [head_dim]
+    KVA_ROLE_K_NORM,
+    KVA_ROLE_LAMBDA_Q1,  // [head_dim], f32: differential attention
+    KVA_ROLE_LAMBDA_K1,
+    KVA_ROLE_LAMBDA_Q2,
+    KVA_ROLE_LAMBDA_K2,
+    KVA_ROLE_SUB_NORM,  // [2 * head_dim]
+    KVA_ROLE_GATE,      // [intermediate, hidden]
+    KVA_ROLE_GATE_BIAS,
+    KVA_ROLE_UP,
+    KVA_ROLE_UP_BIAS,
+    KVA_ROLE_GATE_UP,  // gate rows, then up rows
+    KVA_ROLE_GATE_UP_BIAS,
+    KVA_ROLE_DOWN,  // [hidden, intermediate]
+    KVA_ROLE_DOWN_BIAS,
+    KVA_ROLE_SSM_IN,    // [2 * d_inner, hidden]: x rows, then z rows
+    KVA_ROLE_SSM_CONV,  // [d_inner, 1, K]
+    KVA_ROLE_SSM_CONV_BIAS,
+    KVA_ROLE_SSM_X,   // [dt_rank + 2 N, d_inner]
+    KVA_ROLE_SSM_DT,  // [d_inner, dt_rank]
+    KVA_ROLE_SSM_DT_BIAS,
+    KVA_ROLE_SSM_A_LOG,  // [d_inner, N], f32
+    KVA_ROLE_SSM_D,      // [d_inner]
+    KVA_ROLE_SSM_OUT,    // [hidden, d_inner]
+    KVA_ROLE_GMU_IN,     // [d_inner, hidden]
+    KVA_ROLE_GMU_OUT,    // [hidden, d_inner]
+    KVA_N_ROLES,
+};
+
+// How random weights of a tensor are drawn (--weights random).
+enum kva_init { KVA_INIT_LINEAR, KVA_INIT_NORM, KVA_INIT_BIAS, KVA_INIT_A_LOG, KVA_INIT_DT_BIAS, KVA_INIT_SMALL };
+
+struct kva_arch_tensor {
+    enum kva_role role;
+    char *name;    // "model.layers.{i}.self_attn.q_proj.weight"; with {i}: one a layer
+    char **shape;  // formulas, outermost first
+    unsigned n_shape;
+    char **kinds;  // only in layers of these kinds; empty: in all
+    unsigned n_kinds;
+    char *when;            // formula; NULL: always
+    enum kva_dtype dtype;  // NONE: the model's
+    char *weight_class;    // "attention"
+};
+
+enum kva_norm { KVA_NORM_RMS, KVA_NORM_LAYER };
+enum kva_activation { KVA_SILU, KVA_GELU_TANH, KVA_GELU };
+
+// decoder: the recipe beyond the tensors. Absent in an architecture that the executor does not run.
+struct kva_arch_decoder {
+    enum kva_norm norm;
+    char *norm_eps;           // name of a KVA_REAL key
+    bool norm_unit_offset;    // weight + 1 (Gemma)
+    bool embed_sqrt_hidden;   // embeddings times sqrt(hidden) (Gemma)
+    char *activation;         // name of a KVA_TEXT key
+    char *attention_scalar;   // scale = 1 / sqrt(this count or real key); NULL: head_dim
+    char *attention_softcap;  // name of a KVA_REAL key, 0 meaning none; NULL: none
+    char *final_softcap;
+    bool differential;   // even heads against odd heads
+    char *memory_layer;  // formula: the layer whose ungated scan output is the GMUs' memory; NULL: none
+    char *prune_from;    // formula: from this layer on, prefill needs only each sequence's last position
+};
+
+// rope: which config keys hold rotary parameters, for rope.c.
+struct kva_arch_rope {
+    bool none;              // no positions
+    char *theta;            // default of rope_theta, a number as text
+    char *local_theta;      // default of the local theta; NULL: local layers rope as the others
+    char *local_theta_key;  // v4 key: "rope_local_base_freq"
+};
+
+struct kva_arch {
+    char *model_type;
+    char **architectures;
+    unsigned n_architectures;
+    char *family;
+    char **references;  // ids of data/references.yaml
+    unsigned n_references;
+    char *text_config;      // the nested key to recurse into; the rest is then empty
+    char *text_model_type;  // the nested model_type when the nested config has none
+    char *tensor_prefix;    // what a wrapper's checkpoint writes before each text tensor's name
+    struct kva_arch_key *keys;
+    unsigned n_keys;
+    struct kva_arch_list *list;
+    struct kva_arch_kind *kinds;
+    unsigned n_kinds;
+    struct kva_arch_rule *rules;
+    unsigned n_rules;
+    struct kva_arch_rope *rope;
+    struct kva_arch_decoder *decoder;
+    struct kva_arch_tensor *tensors;
+    unsigned n_tensors;
+    char **inert;  // config keys that look relevant to the cache and are not; one line each
+    unsigned n_inert;
+};
+
+// The architecture file of `model_type`, parsed and checked once and owned by the atlas. *arch NULL with KVA_OK: no
+// such file. Errors: KVA_BAD_INPUT with file, line and key when the file breaks the schema.
+enum kva_status kva_arch_get(struct kva_atlas *atlas, const char *model_type, const struct kva_arch **arch,
+                             struct kva_error *error);
+
+#endif
