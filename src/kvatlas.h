@@ -324,12 +324,13 @@ struct kva_run_options {
     const char *policy;    // "exact" or "full"
     uint64_t context;      // tokens that the caches must hold for each sequence
     uint64_t sequences;
-    uint64_t chunk;       // rows of one prefill pass; 0: 2048
-    const char *weights;  // directory or file of safetensors, or "random"
-    uint64_t seed;        // for random weights
-    bool no_prune;        // run every prompt position through every layer
-    bool all_logits;      // keep logits of every position, not only each sequence's last
-    bool profile;         // time stages
+    uint64_t chunk;            // rows of one prefill pass; 0: 2048
+    const char *weights;       // directory or file of safetensors, or "random"
+    uint64_t seed;             // for random weights
+    bool no_prune;             // run every prompt position through every layer
+    bool all_logits;           // keep logits of every position, not only each sequence's last
+    bool profile;              // time stages
+    uint64_t predicted_bytes;  // of the whole run, for the out-of-memory message; 0: none
     void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);  // may be NULL
     void *user;
 };
@@ -394,6 +395,7 @@ uint64_t kva_session_device_used(struct kva_session *session);  // the driver's 
 uint64_t kva_session_rows(const struct kva_session *session);   // rows of one pass
 uint64_t kva_session_logit_rows(const struct kva_session *session);
 uint64_t kva_session_workspace(const struct kva_session *session);
+uint64_t kva_session_vocab(const struct kva_session *session);
 const struct kva_stage_time *kva_session_stages(struct kva_session *session);  // [KVA_N_STAGES]
 void kva_session_stages_reset(struct kva_session *session);
 // Rows that prefill did not send through the layers that only read another layer's cache.
@@ -405,29 +407,95 @@ enum kva_status kva_session_sync(struct kva_session *session, struct kva_error *
 enum kva_status kva_session_ceilings(struct kva_session *session, uint64_t side, double *read_bytes_per_second,
                                      double *flops_per_second, struct kva_error *error);
 
-// ---------------------------------------------------------------- verification
+// ---------------------------------------------------------------- verification: one case, or a suite of them
 
-struct kva_verify_numbers {
+// What to run. Zero and NULL mean: not said.
+struct kva_case {
+    const char *model;        // as kva_model_open takes it
+    uint64_t depth;           // run only the first layers; 0: all
+    const char *backend;      // "cpu", "cuda"; NULL: cuda when a device answers, else cpu
+    enum kva_dtype dtype;     // KVA_DTYPE_NONE: bf16 for random weights, else the config's (f32 when it has none)
+    const char *policy;       // NULL: "exact"
+    uint64_t context;         // tokens the caches hold; 0: prompt and decoded tokens
+    uint64_t sequences;       // 0: one for each prompt, or 1
+    uint64_t prompt_length;   // random tokens for each sequence, when there are no tokens
+    uint64_t decode;          // tokens to decode greedily after the prompt
+    const char *tokens_file;  // kva_tokens_read; one sequence a line
+    uint64_t prefill;       // reference form: the whole pass, then a prefill of so many tokens and a decode of the rest
+    bool reference_form;    // implied by `reference`; without `prefill` all tokens but one
+    const char *reference;  // safetensors with `logits` and `decode_logits` [and `input_ids`] to compare with
+    double tolerance;       // largest absolute difference; 0: 1e-4 (f32 cpu), 1e-3 (f32 cuda), 3e-2 std (bf16)
+    const char *plan_file;  // a saved `kvatlas plan --format json` to hold the run against, instead of a fresh plan
+    const char *weights;    // NULL: the model's directory when it holds safetensors, else "random"
+    uint64_t seed, chunk;
+    bool no_prune, profile;
+    bool keep_logits;  // for lossless comparison and for writing them out
+    void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
+    void *user;
+};
+
+struct kva_numbers {
     uint64_t weights, cache, activations, workspace, process;
 };
 
-struct kva_verify_case {
-    const char *model, *policy;
-    uint64_t context, sequences;
-    enum kva_dtype kv_dtype;
+// Whether a level of verification (design: asked, given, lossless, right) holds.
+enum kva_check { KVA_NOT_CHECKED, KVA_HOLDS, KVA_FAILS };
+
+struct kva_result {
+    struct kva_case spec;            // resolved; its strings are the caller's or the model's
+    struct kva_model *model;         // owned
+    struct kva_plan *plan;           // owned
+    struct kva_footprint footprint;  // predicted
     struct kva_device_info device;
-    struct kva_verify_numbers predicted, measured;
+    struct kva_allocation *ledger;
+    size_t n_ledger;
+    struct kva_numbers predicted, measured;
     uint64_t process_tolerance;  // one page for each allocation
-    int64_t difference_bytes;    // cache, measured - predicted
-    bool asked_ok;               // level 1: every cache of every layer, byte for byte
-    bool given_ok;               // level 2
-    int lossless;                // level 4: 1 same logits under exact and full, 0 not, -1 not asked
-    double lossless_difference;  // largest absolute difference
-    int right;                   // level 5: 1 logits equal the reference's, 0 not, -1 no reference
-    double right_difference, right_tolerance;
+    int64_t difference_bytes;    // cache: measured - predicted
+    uint64_t live_cache_bytes;   // KVA_UNKNOWN: not probed
+    enum kva_check asked, given, lossless, right;
+    double lossless_difference, right_difference, right_tolerance;
     bool matches;
-    char explanation[256];
+    char explanation[256];  // the first thing that does not match
+    uint32_t *generated;    // [sequences, decode]
+    uint64_t prompt_tokens, pruned_rows;
+    double load_seconds, prefill_seconds, decode_seconds;
+    struct kva_stage_time prefill_stages[KVA_N_STAGES], decode_stages[KVA_N_STAGES];
+    uint64_t vocab;
+    float *logits;  // reference form: [tokens, vocab]; else [1 + decode, sequences, vocab]
+    uint64_t logit_rows;
+    float *decode_logits;  // reference form: [tokens - prefill, vocab]
+    uint64_t decode_rows;
 };
+
+// Runs one case and compares. KVA_OK also when the comparison fails: see result->matches. Other errors: as
+// kva_model_open, kva_plan_make and kva_session_open.
+enum kva_status kva_case_run(struct kva_atlas *atlas, const struct kva_case *spec, struct kva_result *result,
+                             struct kva_error *error);
+void kva_result_free(struct kva_result *result);
+
+// Compares what two policies gave for the same tokens (level 4) and marks both. Both need kept logits.
+void kva_result_compare_lossless(struct kva_result *a, struct kva_result *b);
+// Sets asked, given, matches and explanation from the plan, the footprint and the ledger in *result.
+void kva_result_judge(struct kva_result *result);
+
+// Token ids: a text file of numbers (spaces or commas between, one sequence a line), or `input_ids` of a safetensors
+// file ([sequences, tokens], int32 or int64). lengths and tokens: free() both.
+enum kva_status kva_tokens_read(const char *path, uint32_t **tokens, uint64_t **lengths, uint64_t *sequences,
+                                struct kva_error *error);
+
+// A suite file (YAML; docs/suites.md) as cases, every combination written out.
+struct kva_suite {
+    struct kva_case *cases;
+    size_t n_cases;
+    void *memory;
+};
+// has_gpu: whether a GPU answers; a suite may say smaller numbers for machines without one.
+enum kva_status kva_suite_read(const char *path, bool has_gpu, struct kva_suite *suite, struct kva_error *error);
+void kva_suite_free(struct kva_suite *suite);
+
+// Whether `backend` ("cuda") can be opened here.
+bool kva_backend_answers(const char *backend);
 
 #ifdef __cplusplus
 }

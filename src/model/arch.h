@@ -9,11 +9,19 @@
 // keys: one fact that a config may state.
 struct kva_arch_key {
     char *name;   // "kv_heads"
-    char **keys;  // the config's spellings, first present wins
+    char **keys;  // the config's spellings, first present wins; none: always computed from `absent`
     unsigned n_keys;
     enum kva_value_type type;
     char *absent;  // the class default: a literal, or a formula over earlier names; NULL: the key must be there
     char *null;    // what an explicit null means; NULL: null is an error
+    char *automatic;  // what the text "auto" means in a KVA_COUNT key; NULL: text is an error
+    bool zero;        // 0 is a count like any other here (a window that is off); otherwise a count is at least 1
+};
+
+// checks: what the model's own class insists on.
+struct kva_arch_check {
+    char *holds;  // formula
+    char *text;   // what was expected, for the reader
 };
 
 struct kva_arch_state {
@@ -149,6 +157,7 @@ struct kva_arch_rope {
     char *theta;            // default of rope_theta, a number as text
     char *local_theta;      // default of the local theta; NULL: local layers rope as the others
     char *local_theta_key;  // v4 key: "rope_local_base_freq"
+    char *scaling;          // the class default of rope_parameters, as JSON; NULL: plain rotation
 };
 
 struct kva_arch {
@@ -163,6 +172,8 @@ struct kva_arch {
     char *tensor_prefix;    // what a wrapper's checkpoint writes before each text tensor's name
     struct kva_arch_key *keys;
     unsigned n_keys;
+    struct kva_arch_check *checks;
+    unsigned n_checks;
     struct kva_arch_list *list;
     struct kva_arch_kind *kinds;
     unsigned n_kinds;

@@ -1,0 +1,40 @@
+// The command line: a table of commands, one file each. Commands read the public API and hand what they got to
+// report/; they compute nothing.
+#ifndef KVA_CLI_CLI_H
+#define KVA_CLI_CLI_H
+
+#include "cli/options.h"
+
+struct kva_command {
+    const char *name;
+    const char *arguments;  // "MODEL"
+    const char *help;       // one line
+    uint64_t flags;         // KVA_FLAG_BITs that it takes
+    size_t min_arguments, max_arguments;
+    int (*function)(struct kva_options *options);  // its exit status
+};
+
+int kva_cli_show(struct kva_options *options);
+int kva_cli_plan(struct kva_options *options);
+int kva_cli_explain(struct kva_options *options);
+int kva_cli_run(struct kva_options *options);
+int kva_cli_verify(struct kva_options *options);
+
+// Prints "kvatlas: <line>" on standard error. Returns the exit status.
+int kva_cli_fail(const struct kva_error *error);
+
+// The model that the first argument names, with its atlas. Release with kva_cli_close (either may be NULL).
+enum kva_status kva_cli_open(const struct kva_options *options, struct kva_atlas **atlas, struct kva_model **model,
+                             struct kva_error *error);
+void kva_cli_close(struct kva_atlas *atlas, struct kva_model *model);
+
+// Colour and bars only on a terminal, and never with NO_COLOR.
+struct kva_report_style kva_cli_style(const struct kva_options *options);
+
+// Writes a result to -o FILE or to standard output.
+enum kva_status kva_cli_write(const struct kva_options *options, const struct kva_text *text, struct kva_error *error);
+
+// The candidate that a person who typed `text` most likely meant; NULL when none is near.
+const char *kva_nearest(const char *text, const char *const *candidates, size_t n);
+
+#endif

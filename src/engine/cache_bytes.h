@@ -1,0 +1,40 @@
+// The sizes that every policy builds from: one row of a cache, one state, the rows that a window keeps.
+#ifndef KVA_ENGINE_CACHE_BYTES_H
+#define KVA_ENGINE_CACHE_BYTES_H
+
+#include "kvatlas.h"
+
+static inline bool kva_cache_is_state(const struct kva_cache *cache)
+{
+    return cache->kind == KVA_CACHE_STATE;
+}
+
+// Does it hold one row a token?
+static inline bool kva_cache_has_rows(const struct kva_cache *cache)
+{
+    return cache->kind != KVA_CACHE_NONE && cache->kind != KVA_CACHE_STATE;
+}
+
+static inline bool kva_cache_has_window(const struct kva_cache *cache)
+{
+    return cache->kind == KVA_CACHE_SLIDING || cache->kind == KVA_CACHE_CHUNKED;
+}
+
+// Rows that the architecture must keep at `context` tokens.
+uint64_t kva_cache_rows(const struct kva_cache *cache, uint64_t context);
+
+// One token's keys and values. Errors: KVA_BAD_INPUT (dtype unknown, overflow), KVA_REFUSED (encoder states, whose
+// length is not a matter of the context).
+enum kva_status kva_cache_row_bytes(const struct kva_cache *cache, enum kva_dtype kv_dtype, uint64_t *bytes,
+                                    struct kva_error *error);
+
+// One sequence's state. Errors: KVA_BAD_INPUT (dtype unknown, overflow).
+enum kva_status kva_cache_state_bytes(const struct kva_cache *cache, enum kva_dtype model_dtype, uint64_t *bytes,
+                                      struct kva_error *error);
+
+// Same kind and same sizes, whichever layer holds it.
+bool kva_cache_same_shape(const struct kva_cache *a, const struct kva_cache *b);
+
+const char *kva_cache_kind_name(enum kva_cache_kind kind);  // "sliding"
+
+#endif

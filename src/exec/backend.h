@@ -1,0 +1,14 @@
+// Which table of operations a run uses.
+#ifndef KVA_EXEC_BACKEND_H
+#define KVA_EXEC_BACKEND_H
+
+#include "kernels/kernels.h"
+
+// name: "cpu", "cuda", or NULL (cuda when its module loads and a device answers, else cpu). The module,
+// kvatlas-cuda.so, is opened only here: in $KVATLAS_CUDA, beside the running program, or where it was installed.
+// *module is for kva_backend_close. Errors: KVA_BAD_INPUT (unknown name), KVA_MACHINE (no module, no device).
+enum kva_status kva_backend_open(const char *name, enum kva_dtype act, const struct kva_kernels **kernels,
+                                 struct kva_device **device, void **module, struct kva_error *error);
+void kva_backend_close(const struct kva_kernels *kernels, struct kva_device *device, void *module);
+
+#endif

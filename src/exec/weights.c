@@ -1,0 +1,275 @@
+#include "exec/weights.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "model/safetensors.h"
+
+enum { ALIGNMENT = 256, STAGING_BYTES = 16 << 20 };
+
+struct loader {
+    const struct kva_model *model;
+    const struct kva_run_options *options;
+    struct kva_ledger *ledger;
+    struct kva_safetensors *checkpoint;  // NULL: random
+    unsigned char *staging;              // [STAGING_BYTES]
+    struct kva_error *error;
+};
+
+static float half_to_f32(uint16_t bits)
+{
+    const uint32_t sign = (uint32_t)(bits & 0x8000) << 16, exponent = bits >> 10 & 31, fraction = bits & 1023;
+    float value;
+    if (exponent == 0)
+        value = ldexpf((float)fraction, -24);
+    else if (exponent == 31)
+        value = fraction == 0 ? INFINITY : NAN;
+    else
+        value = ldexpf((float)(fraction | 1024), (int)exponent - 25);
+    return sign != 0 ? -value : value;
+}
+
+static uint16_t f32_to_bf16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static float element(enum kva_dtype dtype, const unsigned char *data, uint64_t index)
+{
+    uint32_t wide;
+    uint16_t narrow;
+    float value;
+    if (dtype == KVA_F32) {
+        memcpy(&value, data + index * 4, 4);
+        return value;
+    }
+    memcpy(&narrow, data + index * 2, 2);
+    if (dtype == KVA_F16)
+        return half_to_f32(narrow);
+    wide = (uint32_t)narrow << 16;
+    memcpy(&value, &wide, 4);
+    return value;
+}
+
+static enum kva_status upload(const struct loader *loader, void *to, const void *from, uint64_t bytes)
+{
+    return loader->ledger->kernels->upload(loader->ledger->device, to, from, bytes, loader->error);
+}
+
+// Copies a checkpoint's tensor to the device in the run's dtype, a staging buffer at a time.
+static enum kva_status transfer(const struct loader *loader, const struct kva_st_tensor *from, enum kva_dtype dtype,
+                                void *to, uint64_t elements)
+{
+    if (from->dtype == dtype)
+        return upload(loader, to, from->data, from->bytes);
+    const uint64_t size = kva_dtype_bytes(dtype), step = STAGING_BYTES / size;
+    for (uint64_t done = 0; done < elements; done += step) {
+        const uint64_t n = kva_min(step, elements - done);
+        for (uint64_t i = 0; i < n; i++) {
+            const float value = element(from->dtype, from->data, done + i);
+            const uint16_t narrow = f32_to_bf16(value);
+            memcpy(loader->staging + i * size, dtype == KVA_F32 ? (const void *)&value : (const void *)&narrow, size);
+        }
+        const enum kva_status status = upload(loader, (unsigned char *)to + done * size, loader->staging, n * size);
+        if (status != KVA_OK)
+            return status;
+    }
+    return KVA_OK;
+}
+
+static void print_shape(char *text, size_t size, const uint64_t *dims, uint32_t n)
+{
+    size_t used = (size_t)snprintf(text, size, "[");
+    for (uint32_t i = 0; i < n && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%" PRIu64, i > 0 ? ", " : "", dims[i]);
+    if (used < size)
+        snprintf(text + used, size - used, "]");
+}
+
+static enum kva_status check_tensor(const struct loader *loader, const struct kva_tensor *expected,
+                                    const struct kva_st_tensor *found)
+{
+    bool same = found->n_dims == expected->n_dims;
+    for (uint32_t i = 0; same && i < found->n_dims; i++)
+        same = found->dims[i] == expected->dims[i];
+    if (!same) {
+        char has[96], wants[96];
+        print_shape(has, sizeof has, found->dims, found->n_dims);
+        print_shape(wants, sizeof wants, expected->dims, expected->n_dims);
+        return kva_fail(loader->error, KVA_BAD_INPUT, found->file, found->name,
+                        "has shape %s, %s implies %s: the checkpoint and the config do not belong together", has,
+                        loader->model->source, wants);
+    }
+    if (found->dtype != KVA_F32 && found->dtype != KVA_BF16 && found->dtype != KVA_F16)
+        return kva_fail(loader->error, KVA_BAD_INPUT, found->file, found->name,
+                        "is of type %s: the executor runs f32, f16 and bf16 checkpoints", kva_dtype_name(found->dtype));
+    return KVA_OK;
+}
+
+// Random weights that keep a decoder's numbers in range: variance 1 / fan-in for products, near 1 for norms, and the
+// state-space parameters where Mamba's own initialisation puts them (https://arxiv.org/abs/2312.00752, section 3.6).
+static struct kva_fill_args initial(const struct loader *loader, const struct kva_tensor *tensor)
+{
+    struct kva_fill_args fill = {.fill = KVA_FILL_UNIFORM, .period = 1};
+    uint64_t fan_in = 1;
+    for (uint32_t i = 1; i < tensor->n_dims; i++)
+        fan_in *= tensor->dims[i];
+    fill.scale = sqrtf(3 / (float)fan_in);
+    const float unit_offset = loader->model->arch->decoder->norm_unit_offset ? 1 : 0;
+    switch (tensor->role) {
+    case KVA_ROLE_EMBED:
+        fill.scale = 0.04f;
+        break;
+    case KVA_ROLE_FINAL_NORM:
+    case KVA_ROLE_MIXER_NORM:
+    case KVA_ROLE_MIXER_POST_NORM:
+    case KVA_ROLE_FFN_NORM:
+    case KVA_ROLE_FFN_POST_NORM:
+    case KVA_ROLE_Q_NORM:
+    case KVA_ROLE_K_NORM:
+        fill.mean = 1 - unit_offset;
+        fill.scale = 0.1f;
+        break;
+    case KVA_ROLE_SUB_NORM:
+    case KVA_ROLE_SSM_D:
+        fill.mean = 1;
+        fill.scale = 0.1f;
+        break;
+    case KVA_ROLE_SSM_A_LOG:
+        fill.fill = KVA_FILL_A_LOG;
+        fill.period = tensor->dims[tensor->n_dims - 1];
+        break;
+    case KVA_ROLE_SSM_DT_BIAS:
+        fill.mean = -4;
+        fill.scale = 2;
+        break;
+    case KVA_ROLE_LAMBDA_Q1:
+    case KVA_ROLE_LAMBDA_K1:
+    case KVA_ROLE_LAMBDA_Q2:
+    case KVA_ROLE_LAMBDA_K2:
+        fill.scale = 0.1f;
+        break;
+    default:
+        if (tensor->n_dims == 1)
+            fill.scale = 0.02f;
+    }
+    return fill;
+}
+
+static enum kva_status fill_random(const struct loader *loader, const struct kva_tensor *tensor, size_t index, void *to,
+                                   uint64_t elements)
+{
+    struct kva_fill_args fill = initial(loader, tensor);
+    fill.y = to;
+    fill.dtype = tensor->dtype;
+    fill.elements = elements;
+    fill.seed = loader->options->seed * UINT64_C(1000003) + index;
+    return loader->ledger->kernels->fill(loader->ledger->device, &fill, loader->error);
+}
+
+// The tensor in the checkpoint: under its own name, or with a wrapper's prefix before it.
+static const struct kva_st_tensor *find(const struct loader *loader, const struct kva_tensor *tensor)
+{
+    const struct kva_st_tensor *found = kva_safetensors_find(loader->checkpoint, tensor->name);
+    static const char *const PREFIXES[] = {"language_model.", "model.language_model."};
+    for (size_t i = 0; found == NULL && i < sizeof PREFIXES / sizeof *PREFIXES; i++) {
+        char name[512];
+        const char *rest = tensor->name;
+        if (i == 1 && strncmp(rest, "model.", 6) == 0)
+            rest += 6;
+        if (snprintf(name, sizeof name, "%s%s", PREFIXES[i], rest) < (int)sizeof name)
+            found = kva_safetensors_find(loader->checkpoint, name);
+    }
+    return found;
+}
+
+static enum kva_status load_one(const struct loader *loader, struct kva_weights *weights, size_t index,
+                                unsigned char *memory, uint64_t *offset)
+{
+    const struct kva_tensor *tensor = &loader->model->tensors[index];
+    struct kva_weight *weight =
+        tensor->layer < 0 ? &weights->global[tensor->role] : &weights->layers[tensor->layer][tensor->role];
+    uint64_t elements = 1;
+    *weight = (struct kva_weight){.data = memory + *offset, .dtype = tensor->dtype, .n_dims = tensor->n_dims};
+    enum kva_status status = KVA_OK;
+    if (loader->checkpoint != NULL) {
+        const struct kva_st_tensor *found = find(loader, tensor);
+        if (found == NULL)
+            return kva_fail(loader->error, KVA_BAD_INPUT, loader->options->weights, tensor->name,
+                            "is not in the checkpoint");
+        status = check_tensor(loader, tensor, found);
+        if (status != KVA_OK)
+            return status;
+        // the shape that sizes caches is the checkpoint's own
+        for (uint32_t i = 0; i < found->n_dims; i++) {
+            weight->dims[i] = found->dims[i];
+            elements *= found->dims[i];
+        }
+        status = transfer(loader, found, tensor->dtype, weight->data, elements);
+    } else {
+        for (uint32_t i = 0; i < tensor->n_dims; i++) {
+            weight->dims[i] = tensor->dims[i];
+            elements *= tensor->dims[i];
+        }
+        status = fill_random(loader, tensor, index, weight->data, elements);
+    }
+    uint64_t room;
+    if (!kva_round_up(tensor->bytes, ALIGNMENT, &room))
+        return kva_fail(loader->error, KVA_BAD_INPUT, loader->model->source, tensor->name, "is too large");
+    *offset += room;
+    return status;
+}
+
+enum kva_status kva_weights_load(const struct kva_model *model, const struct kva_run_options *options,
+                                 struct kva_ledger *ledger, struct kva_weights *weights, struct kva_error *error)
+{
+    struct loader loader = {.model = model, .options = options, .ledger = ledger, .error = error};
+    enum kva_status status = KVA_OK;
+    uint64_t total = 0;
+    for (size_t i = 0; i < model->n_tensors; i++) {
+        uint64_t room;
+        if (!kva_round_up(model->tensors[i].bytes, ALIGNMENT, &room) || !kva_add(total, room, &total))
+            return kva_fail(error, KVA_BAD_INPUT, model->source, model->tensors[i].name, "is too large");
+    }
+    weights->n_layers = model->n_layers;
+    weights->layers = calloc(model->n_layers, sizeof *weights->layers);
+    loader.staging = malloc(STAGING_BYTES);
+    if (weights->layers == NULL || loader.staging == NULL) {
+        status = kva_fail_memory(error, model->n_layers * sizeof *weights->layers + STAGING_BYTES);
+        goto out;
+    }
+    if (strcmp(options->weights, "random") != 0) {
+        status = kva_safetensors_open(options->weights, false, &loader.checkpoint, error);
+        if (status != KVA_OK)
+            goto out;
+    }
+    void *memory;
+    status = kva_ledger_alloc(ledger, -1, KVA_WEIGHTS, total, &memory, error);
+    uint64_t offset = 0;
+    for (size_t i = 0; i < model->n_tensors && status == KVA_OK; i++) {
+        status = load_one(&loader, weights, i, memory, &offset);
+        if (options->progress != NULL && status == KVA_OK)
+            options->progress(options->user, "weights", offset, total);
+    }
+    if (status == KVA_OK)
+        status = ledger->kernels->sync(ledger->device, error);
+out:
+    free(loader.staging);
+    kva_safetensors_close(loader.checkpoint);
+    return status;
+}
+
+void kva_weights_release(struct kva_weights *weights)
+{
+    free(weights->layers);
+    weights->layers = NULL;
+}

@@ -1,0 +1,33 @@
+// The weights of a run, on the device, found by layer and role.
+#ifndef KVA_EXEC_WEIGHTS_H
+#define KVA_EXEC_WEIGHTS_H
+
+#include "exec/ledger.h"
+#include "model/arch.h"
+
+struct kva_weight {
+    void *data;  // device; NULL: the checkpoint has no such tensor
+    enum kva_dtype dtype;
+    uint32_t n_dims;
+    uint64_t dims[4];  // as the checkpoint has them
+};
+
+struct kva_weights {
+    struct kva_weight global[KVA_N_ROLES];
+    struct kva_weight (*layers)[KVA_N_ROLES];  // [n_layers]
+    size_t n_layers;
+};
+
+// Loads options->weights ("random": seeded values of the config's shapes) into one ledger entry. Errors: KVA_BAD_INPUT
+// with file and tensor (missing, wrong shape, a dtype that cannot be used), KVA_MACHINE.
+enum kva_status kva_weights_load(const struct kva_model *model, const struct kva_run_options *options,
+                                 struct kva_ledger *ledger, struct kva_weights *weights, struct kva_error *error);
+void kva_weights_release(struct kva_weights *weights);  // the host's part; the ledger frees the device's
+
+static inline const struct kva_weight *kva_layer_weight(const struct kva_weights *weights, size_t layer,
+                                                        enum kva_role role)
+{
+    return &weights->layers[layer][role];
+}
+
+#endif

@@ -1,0 +1,318 @@
+#include "model/arch_schema.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define COUNT_OF(array) ((unsigned)(sizeof(array) / sizeof *(array)))
+#define MANY CYAML_UNLIMITED
+#define TEXT(key, type, member) CYAML_FIELD_STRING_PTR(key, CYAML_FLAG_POINTER, type, member, 1, MANY)
+#define TEXT_OPTIONAL(key, type, member)                                                                               \
+    CYAML_FIELD_STRING_PTR(key, CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, type, member, 0, MANY)
+#define NAMES(key, flags, type, member, count, minimum)                                                                \
+    CYAML_FIELD_SEQUENCE_COUNT(key, CYAML_FLAG_POINTER | (flags), type, member, count, &NAME, minimum, MANY)
+#define LIST_OPTIONAL(key, type, member, count, entry)                                                                 \
+    CYAML_FIELD_SEQUENCE_COUNT(key, CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, type, member, count, entry, 0, MANY)
+#define FLAG_OPTIONAL(key, type, member) CYAML_FIELD_BOOL(key, CYAML_FLAG_OPTIONAL, type, member)
+#define CHOICE(key, flags, type, member, words)                                                                        \
+    CYAML_FIELD_ENUM(key, CYAML_FLAG_STRICT | (flags), type, member, words, COUNT_OF(words))
+
+static const cyaml_strval_t VALUE_TYPES[] = {
+    {"count", KVA_COUNT}, {"flag", KVA_FLAG}, {"real", KVA_REAL}, {"text", KVA_TEXT}};
+static const cyaml_strval_t DTYPES[] = {{"model", KVA_DTYPE_NONE}, {"f32", KVA_F32}, {"f16", KVA_F16},
+                                        {"bf16", KVA_BF16},        {"u8", KVA_U8},   {"i8", KVA_I8}};
+static const cyaml_strval_t MIXERS[] = {{"none", KVA_MIXER_NONE},
+                                        {"attention", KVA_MIXER_ATTENTION},
+                                        {"mamba1", KVA_MIXER_MAMBA1},
+                                        {"gmu", KVA_MIXER_GMU}};
+static const cyaml_strval_t CACHES[] = {{"none", KVA_CACHE_NONE},       {"full", KVA_CACHE_FULL},
+                                        {"sliding", KVA_CACHE_SLIDING}, {"chunked", KVA_CACHE_CHUNKED},
+                                        {"latent", KVA_CACHE_LATENT},   {"index", KVA_CACHE_INDEX},
+                                        {"state", KVA_CACHE_STATE},     {"cross", KVA_CACHE_CROSS}};
+static const cyaml_strval_t ROPE_CHOICES[] = {
+    {"main", KVA_ROPE_CHOICE_MAIN}, {"local", KVA_ROPE_CHOICE_LOCAL}, {"none", KVA_ROPE_CHOICE_NO}};
+static const cyaml_strval_t NORMS[] = {{"rms", KVA_NORM_RMS}, {"layer", KVA_NORM_LAYER}};
+static const cyaml_strval_t ROLES[] = {
+    {"other", KVA_ROLE_OTHER},
+    {"embed", KVA_ROLE_EMBED},
+    {"head", KVA_ROLE_HEAD},
+    {"head_bias", KVA_ROLE_HEAD_BIAS},
+    {"final_norm", KVA_ROLE_FINAL_NORM},
+    {"final_norm_bias", KVA_ROLE_FINAL_NORM_BIAS},
+    {"mixer_norm", KVA_ROLE_MIXER_NORM},
+    {"mixer_norm_bias", KVA_ROLE_MIXER_NORM_BIAS},
+    {"mixer_post_norm", KVA_ROLE_MIXER_POST_NORM},
+    {"ffn_norm", KVA_ROLE_FFN_NORM},
+    {"ffn_norm_bias", KVA_ROLE_FFN_NORM_BIAS},
+    {"ffn_post_norm", KVA_ROLE_FFN_POST_NORM},
+    {"q", KVA_ROLE_Q},
+    {"q_bias", KVA_ROLE_Q_BIAS},
+    {"k", KVA_ROLE_K},
+    {"k_bias", KVA_ROLE_K_BIAS},
+    {"v", KVA_ROLE_V},
+    {"v_bias", KVA_ROLE_V_BIAS},
+    {"qkv", KVA_ROLE_QKV},
+    {"qkv_bias", KVA_ROLE_QKV_BIAS},
+    {"o", KVA_ROLE_O},
+    {"o_bias", KVA_ROLE_O_BIAS},
+    {"q_norm", KVA_ROLE_Q_NORM},
+    {"k_norm", KVA_ROLE_K_NORM},
+    {"lambda_q1", KVA_ROLE_LAMBDA_Q1},
+    {"lambda_k1", KVA_ROLE_LAMBDA_K1},
+    {"lambda_q2", KVA_ROLE_LAMBDA_Q2},
+    {"lambda_k2", KVA_ROLE_LAMBDA_K2},
+    {"sub_norm", KVA_ROLE_SUB_NORM},
+    {"gate", KVA_ROLE_GATE},
+    {"gate_bias", KVA_ROLE_GATE_BIAS},
+    {"up", KVA_ROLE_UP},
+    {"up_bias", KVA_ROLE_UP_BIAS},
+    {"gate_up", KVA_ROLE_GATE_UP},
+    {"gate_up_bias", KVA_ROLE_GATE_UP_BIAS},
+    {"down", KVA_ROLE_DOWN},
+    {"down_bias", KVA_ROLE_DOWN_BIAS},
+    {"ssm_in", KVA_ROLE_SSM_IN},
+    {"ssm_conv", KVA_ROLE_SSM_CONV},
+    {"ssm_conv_bias", KVA_ROLE_SSM_CONV_BIAS},
+    {"ssm_x", KVA_ROLE_SSM_X},
+    {"ssm_dt", KVA_ROLE_SSM_DT},
+    {"ssm_dt_bias", KVA_ROLE_SSM_DT_BIAS},
+    {"ssm_a_log", KVA_ROLE_SSM_A_LOG},
+    {"ssm_d", KVA_ROLE_SSM_D},
+    {"ssm_out", KVA_ROLE_SSM_OUT},
+    {"gmu_in", KVA_ROLE_GMU_IN},
+    {"gmu_out", KVA_ROLE_GMU_OUT},
+};
+_Static_assert(sizeof ROLES / sizeof *ROLES == KVA_N_ROLES, "every role has a word");
+
+static const cyaml_schema_value_t NAME = {CYAML_VALUE_STRING(CYAML_FLAG_POINTER, char, 1, MANY)};
+
+static const cyaml_schema_field_t KEY_FIELDS[] = {
+    TEXT("name", struct kva_arch_key, name),
+    NAMES("keys", CYAML_FLAG_DEFAULT, struct kva_arch_key, keys, n_keys, 0),
+    CHOICE("type", CYAML_FLAG_DEFAULT, struct kva_arch_key, type, VALUE_TYPES),
+    TEXT_OPTIONAL("absent", struct kva_arch_key, absent),
+    TEXT_OPTIONAL("null", struct kva_arch_key, null),
+    TEXT_OPTIONAL("auto", struct kva_arch_key, automatic),
+    FLAG_OPTIONAL("zero", struct kva_arch_key, zero),
+    CYAML_FIELD_END,
+};
+static const cyaml_schema_value_t KEY = {CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_key, KEY_FIELDS)};
+
+static const cyaml_schema_field_t CHECK_FIELDS[] = {
+    TEXT("holds", struct kva_arch_check, holds),
+    TEXT("text", struct kva_arch_check, text),
+    CYAML_FIELD_END,
+};
+static const cyaml_schema_value_t CHECK = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_check, CHECK_FIELDS)};
+
+static const cyaml_schema_field_t LABEL_FIELDS[] = {
+    TEXT("label", struct kva_arch_label, label),
+    TEXT("kind", struct kva_arch_label, kind),
+    CYAML_FIELD_END,
+};
+static const cyaml_schema_value_t LABEL = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_label, LABEL_FIELDS)};
+
+static const cyaml_schema_field_t LIST_FIELDS[] = {
+    TEXT("key", struct kva_arch_list, key),
+    CYAML_FIELD_SEQUENCE_COUNT("labels", CYAML_FLAG_POINTER, struct kva_arch_list, labels, n_labels, &LABEL, 1, MANY),
+    CYAML_FIELD_END,
+};
+
+static const cyaml_schema_field_t STATE_FIELDS[] = {
+    TEXT("name", struct kva_arch_state, name),
+    TEXT("elements", struct kva_arch_state, elements),
+    CHOICE("dtype", CYAML_FLAG_OPTIONAL, struct kva_arch_state, dtype, DTYPES),
+    TEXT_OPTIONAL("dtype_key", struct kva_arch_state, dtype_key),
+    CYAML_FIELD_END,
+};
+static const cyaml_schema_value_t STATE = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_state, STATE_FIELDS)};
+
+static const cyaml_schema_field_t KIND_FIELDS[] = {
+    TEXT("name", struct kva_arch_kind, name),
+    CHOICE("mixer", CYAML_FLAG_DEFAULT, struct kva_arch_kind, mixer, MIXERS),
+    CHOICE("cache", CYAML_FLAG_DEFAULT, struct kva_arch_kind, cache, CACHES),
+    TEXT_OPTIONAL("kv_heads", struct kva_arch_kind, kv_heads),
+    TEXT_OPTIONAL("k_dim", struct kva_arch_kind, k_dim),
+    TEXT_OPTIONAL("v_dim", struct kva_arch_kind, v_dim),
+    TEXT_OPTIONAL("window", struct kva_arch_kind, window),
+    TEXT_OPTIONAL("reads", struct kva_arch_kind, reads),
+    LIST_OPTIONAL("state", struct kva_arch_kind, state, n_state, &STATE),
+    CHOICE("rope", CYAML_FLAG_OPTIONAL, struct kva_arch_kind, rope, ROPE_CHOICES),
+    CYAML_FIELD_END,
+};
+static const cyaml_schema_value_t KIND = {CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_kind, KIND_FIELDS)};
+
+static const cyaml_schema_field_t RULE_FIELDS[] = {
+    TEXT_OPTIONAL("when", struct kva_arch_rule, when),
+    TEXT("kind", struct kva_arch_rule, kind),
+    TEXT_OPTIONAL("why", struct kva_arch_rule, why),
+    CYAML_FIELD_END,
+};
+static const cyaml_schema_value_t RULE = {CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_rule, RULE_FIELDS)};
+
+static const cyaml_schema_field_t ROPE_FIELDS[] = {
+    FLAG_OPTIONAL("none", struct kva_arch_rope, none),
+    TEXT_OPTIONAL("theta", struct kva_arch_rope, theta),
+    TEXT_OPTIONAL("local_theta", struct kva_arch_rope, local_theta),
+    TEXT_OPTIONAL("local_theta_key", struct kva_arch_rope, local_theta_key),
+    TEXT_OPTIONAL("scaling", struct kva_arch_rope, scaling),
+    CYAML_FIELD_END,
+};
+
+static const cyaml_schema_field_t DECODER_FIELDS[] = {
+    CHOICE("norm", CYAML_FLAG_DEFAULT, struct kva_arch_decoder, norm, NORMS),
+    TEXT("norm_eps", struct kva_arch_decoder, norm_eps),
+    FLAG_OPTIONAL("norm_unit_offset", struct kva_arch_decoder, norm_unit_offset),
+    FLAG_OPTIONAL("embed_sqrt_hidden", struct kva_arch_decoder, embed_sqrt_hidden),
+    TEXT("activation", struct kva_arch_decoder, activation),
+    TEXT_OPTIONAL("attention_scalar", struct kva_arch_decoder, attention_scalar),
+    TEXT_OPTIONAL("attention_softcap", struct kva_arch_decoder, attention_softcap),
+    TEXT_OPTIONAL("final_softcap", struct kva_arch_decoder, final_softcap),
+    FLAG_OPTIONAL("differential", struct kva_arch_decoder, differential),
+    TEXT_OPTIONAL("memory_layer", struct kva_arch_decoder, memory_layer),
+    TEXT_OPTIONAL("prune_from", struct kva_arch_decoder, prune_from),
+    CYAML_FIELD_END,
+};
+
+static const cyaml_schema_field_t TENSOR_FIELDS[] = {
+    CHOICE("role", CYAML_FLAG_DEFAULT, struct kva_arch_tensor, role, ROLES),
+    TEXT("name", struct kva_arch_tensor, name),
+    CYAML_FIELD_SEQUENCE_COUNT("shape", CYAML_FLAG_POINTER, struct kva_arch_tensor, shape, n_shape, &NAME, 1, 4),
+    NAMES("kinds", CYAML_FLAG_OPTIONAL, struct kva_arch_tensor, kinds, n_kinds, 0),
+    TEXT_OPTIONAL("when", struct kva_arch_tensor, when),
+    CHOICE("dtype", CYAML_FLAG_OPTIONAL, struct kva_arch_tensor, dtype, DTYPES),
+    TEXT("class", struct kva_arch_tensor, weight_class),
+    CYAML_FIELD_END,
+};
+static const cyaml_schema_value_t TENSOR = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_tensor, TENSOR_FIELDS)};
+
+static const cyaml_schema_field_t ARCH_FIELDS[] = {
+    TEXT("model_type", struct kva_arch, model_type),
+    NAMES("architectures", CYAML_FLAG_DEFAULT, struct kva_arch, architectures, n_architectures, 0),
+    TEXT("family", struct kva_arch, family),
+    NAMES("references", CYAML_FLAG_DEFAULT, struct kva_arch, references, n_references, 1),
+    TEXT_OPTIONAL("text_config", struct kva_arch, text_config),
+    TEXT_OPTIONAL("text_model_type", struct kva_arch, text_model_type),
+    TEXT_OPTIONAL("tensor_prefix", struct kva_arch, tensor_prefix),
+    LIST_OPTIONAL("keys", struct kva_arch, keys, n_keys, &KEY),
+    LIST_OPTIONAL("checks", struct kva_arch, checks, n_checks, &CHECK),
+    CYAML_FIELD_MAPPING_PTR("list", CYAML_FLAG_OPTIONAL, struct kva_arch, list, LIST_FIELDS),
+    LIST_OPTIONAL("kinds", struct kva_arch, kinds, n_kinds, &KIND),
+    LIST_OPTIONAL("rules", struct kva_arch, rules, n_rules, &RULE),
+    CYAML_FIELD_MAPPING_PTR("rope", CYAML_FLAG_OPTIONAL, struct kva_arch, rope, ROPE_FIELDS),
+    CYAML_FIELD_MAPPING_PTR("decoder", CYAML_FLAG_OPTIONAL, struct kva_arch, decoder, DECODER_FIELDS),
+    LIST_OPTIONAL("tensors", struct kva_arch, tensors, n_tensors, &TENSOR),
+    NAMES("inert", CYAML_FLAG_OPTIONAL, struct kva_arch, inert, n_inert, 0),
+    CYAML_FIELD_END,
+};
+const cyaml_schema_value_t kva_arch_schema = {CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct kva_arch, ARCH_FIELDS)};
+
+static const cyaml_schema_field_t REFERENCE_FIELDS[] = {
+    TEXT("id", struct kva_reference, id),
+    TEXT("title", struct kva_reference, title),
+    TEXT("url", struct kva_reference, url),
+    TEXT("read", struct kva_reference, date),
+    CYAML_FIELD_END,
+};
+static const cyaml_schema_value_t REFERENCE = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_reference, REFERENCE_FIELDS)};
+static const cyaml_schema_field_t REFERENCES_FIELDS[] = {
+    CYAML_FIELD_SEQUENCE_COUNT("references", CYAML_FLAG_POINTER, struct kva_references, entries, n_entries, &REFERENCE,
+                               0, MANY),
+    CYAML_FIELD_END,
+};
+const cyaml_schema_value_t kva_references_schema = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct kva_references, REFERENCES_FIELDS)};
+
+// libcyaml says what went wrong and where only in its log: first the complaint, then a backtrace from the inside out.
+struct complaint {
+    char text[256], key[128];
+    int line;
+};
+
+static void listen(cyaml_log_t level, void *context, const char *format, va_list arguments)
+{
+    struct complaint *complaint = context;
+    char message[256];
+    int length = vsnprintf(message, sizeof message, format, arguments);
+    if (level < CYAML_LOG_WARNING || length < 0)
+        return;
+    message[strcspn(message, "\n")] = '\0';
+    const char *text = strncmp(message, "Load: ", 6) == 0 ? message + 6 : message;
+    const char *place = strstr(text, "(line: "), *field = strstr(text, "in mapping field '");
+    if (place != NULL && complaint->line == 0)
+        complaint->line = atoi(place + strlen("(line: "));
+    if (field != NULL && complaint->key[0] == '\0') {
+        field += strlen("in mapping field '");
+        snprintf(complaint->key, sizeof complaint->key, "%.*s", (int)strcspn(field, "'"), field);
+    }
+    if (place != NULL || strcmp(text, "Backtrace:") == 0 || complaint->text[0] != '\0')
+        return;
+    snprintf(complaint->text, sizeof complaint->text, "%s", text);
+    static const char *const NAMED[] = {"Unexpected key: ", "Missing required mapping field: ",
+                                        "Mapping field already seen: "};
+    for (size_t i = 0; i < sizeof NAMED / sizeof *NAMED; i++)
+        if (strncmp(text, NAMED[i], strlen(NAMED[i])) == 0) {
+            snprintf(complaint->key, sizeof complaint->key, "%s", text + strlen(NAMED[i]));
+            snprintf(complaint->text, sizeof complaint->text, "%.*s", (int)strlen(NAMED[i]) - 2, NAMED[i]);
+        }
+}
+
+static const cyaml_config_t *configuration(cyaml_config_t *config, struct complaint *complaint)
+{
+    *config = (cyaml_config_t){.log_fn = complaint != NULL ? listen : NULL,
+                               .log_ctx = complaint,
+                               .mem_fn = cyaml_mem,
+                               .log_level = CYAML_LOG_ERROR,
+                               .flags = CYAML_CFG_NO_ALIAS};
+    return config;
+}
+
+enum kva_status kva_yaml_load(const struct kva_atlas_file *file, const cyaml_schema_value_t *schema, void **loaded,
+                              struct kva_error *error)
+{
+    cyaml_config_t config;
+    struct complaint complaint = {0};
+    cyaml_data_t *data = NULL;
+    *loaded = NULL;
+    cyaml_err_t result = cyaml_load_data((const uint8_t *)file->bytes, file->length, configuration(&config, &complaint),
+                                         schema, &data, NULL);
+    if (result == CYAML_ERR_OOM)
+        return kva_fail_memory(error, file->length);
+    if (result == CYAML_OK && data != NULL) {
+        *loaded = data;
+        return KVA_OK;
+    }
+    enum kva_status status =
+        kva_fail(error, KVA_BAD_INPUT, file->name, complaint.key, "%s",
+                 complaint.text[0] != '\0' ? complaint.text
+                                           : (result == CYAML_OK ? "is empty" : cyaml_strerror(result)));
+    if (error != NULL)
+        error->line = complaint.line;
+    return status;
+}
+
+void kva_yaml_free(const cyaml_schema_value_t *schema, void *loaded)
+{
+    cyaml_config_t config;
+    if (loaded != NULL)
+        cyaml_free(configuration(&config, NULL), schema, loaded, 0);
+}
+
+int kva_yaml_line(const struct kva_atlas_file *file, const char *value)
+{
+    const char *found = strstr(file->bytes, value);
+    if (found == NULL)
+        return 0;
+    int line = 1;
+    for (const char *c = file->bytes; c < found; c++)
+        line += *c == '\n';
+    return line;
+}

@@ -1,0 +1,26 @@
+// The schema of the YAML files that the model room reads, as tables for libcyaml, and one way to load by them.
+#ifndef KVA_MODEL_ARCH_SCHEMA_H
+#define KVA_MODEL_ARCH_SCHEMA_H
+
+#include <cyaml/cyaml.h>
+
+#include "kvatlas.h"
+#include "model/atlas.h"
+
+struct kva_references {
+    struct kva_reference *entries;
+    unsigned n_entries;
+};
+
+extern const cyaml_schema_value_t kva_arch_schema;        // -> struct kva_arch *
+extern const cyaml_schema_value_t kva_references_schema;  // -> struct kva_references *
+
+// Parses one file. Errors: KVA_BAD_INPUT with file, line and key (unknown key, missing key, wrong type, not YAML).
+enum kva_status kva_yaml_load(const struct kva_atlas_file *file, const cyaml_schema_value_t *schema, void **loaded,
+                              struct kva_error *error);
+void kva_yaml_free(const cyaml_schema_value_t *schema, void *loaded);
+
+// Where a key stands in a file: the line of the first "key:" whose text is followed by `value` (NULL: any). 0: nowhere.
+int kva_yaml_line(const struct kva_atlas_file *file, const char *value);
+
+#endif

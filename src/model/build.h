@@ -1,0 +1,58 @@
+// A model while it is being built: what the files of this room hand to each other. model.c runs the steps in order:
+// config.c (which architecture, values, dtype), rules.c (layers), rope.c, tensors.c (weights from the config), weights.c
+// (weights from a checkpoint beside it).
+#ifndef KVA_MODEL_BUILD_H
+#define KVA_MODEL_BUILD_H
+
+#include <jansson.h>
+
+#include "base/arena.h"
+#include "kvatlas.h"
+#include "model/arch.h"
+
+struct kva_build {
+    struct kva_atlas *atlas;
+    struct kva_model *model;
+    struct kva_arena *arena;  // model->arena
+    struct kva_model_options options;
+    const char *file;       // the config that is read, as errors name it
+    const char *directory;  // the directory MODEL names, NULL when it names something else
+    json_t *root;           // the config
+    json_t *text;           // the object of the text decoder: root, or nested in it (borrowed)
+    const char *text_key;   // "text_config", or NULL when text is root
+    const struct kva_arch *wrapper, *arch;  // wrapper NULL when text is root
+    size_t warnings_room;
+    struct kva_error *error;
+};
+
+// "num_hidden_layers", or "text_config.num_hidden_layers". Never NULL.
+const char *kva_build_path(struct kva_build *build, const char *key);
+__attribute__((format(printf, 3, 4))) enum kva_status kva_build_fail(struct kva_build *build, const char *key,
+                                                                     const char *format, ...);
+enum kva_status kva_build_memory(struct kva_build *build);
+__attribute__((format(printf, 2, 3))) enum kva_status kva_build_warn(struct kva_build *build, const char *format, ...);
+
+// The names a formula may use: the model's values and, when layer >= 0, `i`.
+struct kva_scope {
+    const struct kva_model *model;
+    int64_t layer;
+};
+bool kva_scope_lookup(void *scope, const char *name, size_t length, int64_t *value);
+// Evaluates one of the architecture file's formulas; errors name that file.
+enum kva_status kva_build_formula(struct kva_build *build, const char *formula, int64_t layer, int64_t *value);
+// The same, for a result that must lie in minimum .. UINT32_MAX; `what` names it.
+enum kva_status kva_build_count(struct kva_build *build, const char *formula, int64_t layer, uint32_t minimum,
+                                const char *what, uint32_t *count);
+
+enum kva_status kva_config_architecture(struct kva_build *build);  // sets wrapper, arch, text
+enum kva_status kva_config_values(struct kva_build *build);        // values, dtype, context, checks
+enum kva_status kva_config_strangers(struct kva_build *build);     // warns of keys that nobody read
+enum kva_status kva_rules_layers(struct kva_build *build);
+enum kva_status kva_rope_read(struct kva_build *build);
+enum kva_status kva_tensors_expand(struct kva_build *build);
+enum kva_status kva_weights_read(struct kva_build *build);
+
+// Adds one tensor to the weight class of that name, which is made when it is new.
+enum kva_status kva_class_add(struct kva_build *build, const char *name, uint64_t parameters, uint64_t bytes);
+
+#endif

@@ -1,0 +1,163 @@
+// Weight bytes: from a checkpoint beside the config where there is one, else from the expected tensors, unless the
+// config says that the weights are quantized, whose sizes it does not tell.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "model/build.h"
+#include "model/safetensors.h"
+
+static void forget_bytes(struct kva_model *model)
+{
+    model->weight_bytes = KVA_UNKNOWN;
+    for (size_t i = 0; i < model->n_weight_classes; i++)
+        model->weight_classes[i].bytes = KVA_UNKNOWN;
+}
+
+static bool is_float(enum kva_dtype dtype)
+{
+    return dtype == KVA_F32 || dtype == KVA_F16 || dtype == KVA_BF16 || dtype == KVA_F64;
+}
+
+// A config without a dtype means the dtype of the checkpoint's first float tensor. (Transformers, modeling_utils.py.)
+static void adopt_dtype(struct kva_model *model, const struct kva_safetensors *checkpoint)
+{
+    for (size_t i = 0; i < kva_safetensors_count(checkpoint) && model->dtype == KVA_DTYPE_NONE; i++) {
+        const struct kva_st_tensor *tensor = kva_safetensors_at(checkpoint, i);
+        if (is_float(tensor->dtype)) {
+            model->dtype = tensor->dtype;
+            model->dtype_key = "safetensors headers";
+        }
+    }
+}
+
+// The class of an expected tensor: the architecture file's, found by the part of the name that does not vary.
+static const char *class_of(const struct kva_build *build, const struct kva_tensor *tensor)
+{
+    for (unsigned t = 0; t < build->arch->n_tensors; t++) {
+        const struct kva_arch_tensor *from = &build->arch->tensors[t];
+        const char *brace = strstr(from->name, "{i}"), *tail = brace != NULL ? brace + strlen("{i}") : from->name;
+        size_t length = strlen(tensor->name), end = strlen(tail);
+        if ((brace != NULL) == (tensor->layer >= 0) && from->role == (enum kva_role)tensor->role && length >= end &&
+            strcmp(tensor->name + length - end, tail) == 0)
+            return from->weight_class;
+    }
+    return "other";
+}
+
+static bool same_shape(const struct kva_tensor *expected, const struct kva_st_tensor *found)
+{
+    if (expected->n_dims != found->n_dims)
+        return false;
+    for (uint32_t d = 0; d < expected->n_dims; d++)
+        if (expected->dims[d] != found->dims[d])
+            return false;
+    return true;
+}
+
+static uint64_t elements_of(const struct kva_st_tensor *tensor)
+{
+    return kva_dtype_bytes(tensor->dtype) > 0 ? tensor->bytes / kva_dtype_bytes(tensor->dtype) : 0;
+}
+
+static enum kva_status from_headers(struct kva_build *build, const struct kva_safetensors *checkpoint)
+{
+    struct kva_model *model = build->model;
+    size_t matched = 0, missing = 0, n = kva_safetensors_count(checkpoint);
+    uint64_t all = 0, all_parameters = 0, matched_bytes = 0, matched_parameters = 0;
+    const char *first_missing = NULL, *first_different = NULL;
+    for (size_t i = 0; i < n; i++) {
+        const struct kva_st_tensor *tensor = kva_safetensors_at(checkpoint, i);
+        if (!kva_add(all, tensor->bytes, &all) || !kva_add(all_parameters, elements_of(tensor), &all_parameters))
+            return kva_build_fail(build, tensor->name, "the checkpoint has more bytes than 64 bits can count");
+    }
+    model->n_weight_classes = 0;
+    if (model->weight_classes != NULL)
+        memset(model->weight_classes, 0, sizeof *model->weight_classes);
+    enum kva_status status = KVA_OK;
+    for (size_t i = 0; i < model->n_tensors && status == KVA_OK; i++) {
+        const struct kva_tensor *expected = &model->tensors[i];
+        const struct kva_st_tensor *found = kva_safetensors_find(checkpoint, expected->name);
+        if (found == NULL) {
+            missing++;
+            first_missing = first_missing != NULL ? first_missing : expected->name;
+            continue;
+        }
+        if (!same_shape(expected, found) && first_different == NULL)
+            first_different = expected->name;
+        matched++;
+        matched_bytes += found->bytes;  // no more than `all`, which was checked
+        matched_parameters += elements_of(found);
+        size_t before = model->n_weight_classes;
+        const char *class = class_of(build, expected);
+        // classes are counted anew, in slots that the expected tensors had used
+        bool known = false;
+        for (size_t c = 0; c < before; c++)
+            known = known || strcmp(model->weight_classes[c].name, class) == 0;
+        if (!known && model->weight_classes != NULL)
+            model->weight_classes[before] = (struct kva_weight_class){0};
+        status = kva_class_add(build, class, elements_of(found), found->bytes);
+    }
+    if (status == KVA_OK && n > matched) {
+        model->weight_classes[model->n_weight_classes] = (struct kva_weight_class){0};
+        status = kva_class_add(build, "other", all_parameters - matched_parameters, all - matched_bytes);
+        for (size_t c = 0; c < model->n_weight_classes; c++)
+            if (strcmp(model->weight_classes[c].name, "other") == 0)
+                model->weight_classes[c].tensors += n - matched - 1;
+    }
+    if (status == KVA_OK && missing > 0)
+        status = kva_build_warn(build, "%zu of the %zu expected tensors are not in the checkpoint, the first is %.80s",
+                                missing, model->n_tensors, first_missing);
+    if (status == KVA_OK && first_different != NULL)
+        status = kva_build_warn(build, "the checkpoint's %.80s has another shape than the config gives it",
+                                first_different);
+    model->weight_bytes = all;
+    model->weight_source = "safetensors headers";
+    return status;
+}
+
+static enum kva_status warn_of_quantization(struct kva_build *build, const json_t *quantization)
+{
+    const char *method = json_string_value(json_object_get(quantization, "quant_method"));
+    return kva_build_warn(build,
+                          "weight bytes are unknown: the config says that the weights are quantized (%.40s) and does not "
+                          "say which tensors and how; a directory with the checkpoint tells",
+                          method != NULL ? method : "quantization_config");
+}
+
+enum kva_status kva_weights_read(struct kva_build *build)
+{
+    struct kva_model *model = build->model;
+    const json_t *quantization = json_object_get(build->root, "quantization_config");
+    if (quantization == NULL)
+        quantization = json_object_get(build->text, "quantization_config");
+    bool quantized = quantization != NULL && !json_is_null(quantization);
+    // another dtype or fewer layers than the checkpoint has: its bytes are not the model's
+    bool as_published = build->options.dtype == KVA_DTYPE_NONE && model->n_layers == kva_model_value(model, "layers")->count;
+    struct kva_safetensors *checkpoint = NULL;
+    enum kva_status status = KVA_OK;
+    if (build->directory != NULL && as_published && kva_safetensors_present(build->directory))
+        status = kva_safetensors_open(build->directory, true, &checkpoint, build->error);
+    if (status == KVA_OK && checkpoint != NULL)
+        adopt_dtype(model, checkpoint);
+    if (status == KVA_OK)
+        status = kva_tensors_expand(build);
+    if (status == KVA_OK && checkpoint != NULL && kva_safetensors_complete(checkpoint))
+        status = from_headers(build, checkpoint);
+    else if (status == KVA_OK && checkpoint != NULL && kva_safetensors_index_bytes(checkpoint) > 0) {
+        if (quantized)
+            forget_bytes(model);
+        model->weight_bytes = kva_safetensors_index_bytes(checkpoint);
+        model->weight_source = "safetensors index";
+    } else if (status == KVA_OK && quantized && build->options.dtype == KVA_DTYPE_NONE) {
+        forget_bytes(model);
+        status = warn_of_quantization(build, quantization);
+    } else if (status == KVA_OK && model->dtype == KVA_DTYPE_NONE)
+        status = kva_build_warn(build, "weight bytes are unknown: the config has no dtype");
+    if (status == KVA_OK && build->wrapper != NULL && strcmp(model->weight_source, "config") == 0)
+        status = kva_build_warn(build, "the weights are those of the text decoder (%s); other towers are not counted",
+                                build->text_key);
+    kva_safetensors_close(checkpoint);
+    return status;
+}

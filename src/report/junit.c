@@ -1,0 +1,54 @@
+// JUnit XML, the dialect that CI systems read: https://github.com/testmoapp/junitxml
+#include <inttypes.h>
+
+#include "base/error.h"
+#include "report/result.h"
+
+static void escaped(struct kva_text *out, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        const unsigned char c = (unsigned char)*text;
+        if (c == '&')
+            kva_text_printf(out, "&amp;");
+        else if (c == '<')
+            kva_text_printf(out, "&lt;");
+        else if (c == '>')
+            kva_text_printf(out, "&gt;");
+        else if (c == '"')
+            kva_text_printf(out, "&quot;");
+        else
+            kva_text_add(out, c < ' ' || c >= 0x80 ? "?" : text, 1);
+    }
+}
+
+static void testcase(struct kva_text *out, const struct kva_result *result)
+{
+    kva_text_printf(out, "    <testcase classname=\"kvatlas.verify\" name=\"");
+    escaped(out, result->model->id);
+    kva_text_printf(out, " %s %s %" PRIu64 "x%" PRIu64 " %s\" time=\"%.3f\"", result->spec.policy,
+                    kva_dtype_name(result->spec.dtype), result->spec.sequences, result->spec.context,
+                    result->device.backend, result->load_seconds + result->prefill_seconds + result->decode_seconds);
+    if (result->matches) {
+        kva_text_printf(out, "/>\n");
+        return;
+    }
+    kva_text_printf(out, ">\n      <failure message=\"");
+    escaped(out, result->explanation);
+    kva_text_printf(out, "\"/>\n    </testcase>\n");
+}
+
+enum kva_status kva_report_junit(const struct kva_result *results, size_t n, struct kva_text *out,
+                                 struct kva_error *error)
+{
+    size_t failures = 0;
+    for (size_t i = 0; i < n; i++)
+        failures += results[i].matches ? 0 : 1;
+    kva_text_printf(out,
+                    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
+                    "  <testsuite name=\"kvatlas verify\" tests=\"%zu\" failures=\"%zu\" errors=\"0\">\n",
+                    n, failures);
+    for (size_t i = 0; i < n; i++)
+        testcase(out, &results[i]);
+    kva_text_printf(out, "  </testsuite>\n</testsuites>\n");
+    return out->failed ? kva_fail_memory(error, out->length) : KVA_OK;
+}

@@ -1,0 +1,263 @@
+// plan: what a model needs beside what a policy allocates.
+#include <string.h>
+
+#include "base/error.h"
+#include "report/page.h"
+#include "report/plan_json.h"
+#include "report/words.h"
+
+struct subject {
+    struct kva_plan *const *plans;
+    size_t n_plans;
+};
+
+static uint64_t largest(const struct subject *subject)
+{
+    uint64_t most = 0;
+    for (size_t p = 0; p < subject->n_plans; p++) {
+        const struct kva_plan *plan = subject->plans[p];
+        most = plan->naive > most ? plan->naive : most;
+        most = plan->allocated > most ? plan->allocated : most;
+    }
+    return most;
+}
+
+static const char *tokens_words(struct kva_page *page, const struct kva_deployment *deployment)
+{
+    char sequences[KVA_HUMAN], context[KVA_HUMAN];
+    return kva_arena_printf(page->arena, "%s sequence%s of %s tokens, %s cache",
+                            kva_human_count(deployment->sequences, sequences), deployment->sequences == 1 ? "" : "s",
+                            kva_human_count(deployment->context, context), kva_dtype_name(deployment->kv_dtype));
+}
+
+static void title(struct kva_page *page, const struct kva_plan *plan, const char *policy)
+{
+    const char *tokens = tokens_words(page, &plan->deployment);
+    page->out->failed = page->out->failed || tokens == NULL;
+    if (!page->out->failed)
+        kva_page_title(page, "%s%s%s: %s", plan->model->id, *policy != '\0' ? " under " : "", policy, tokens);
+}
+
+// ---------------------------------------------------------------- one plan
+
+static void figure(struct kva_page *page, struct kva_table *table, const char *label, uint64_t bytes, const char *bar,
+                   const char *note)
+{
+    char human[KVA_HUMAN], digits[KVA_HUMAN];
+    table->failed = table->failed || bar == NULL || note == NULL;
+    if (table->failed)
+        return;
+    kva_table_cell(table, "%s", label);
+    kva_table_cell(table, "%s", kva_human_bytes(bytes, human));
+    kva_table_cell(table, "%s B", kva_human_count(bytes, digits));
+    if (page->style->terminal)
+        kva_table_cell(table, "%s", bar);
+    kva_table_cell(table, "%s", note);
+}
+
+static void figure_columns(struct kva_page *page, struct kva_table *table)
+{
+    bool titled = page->style->format == KVA_FORMAT_MARKDOWN;
+    kva_table_column(table, titled ? "what" : "", false);
+    kva_table_column(table, titled ? "size" : "", true);
+    kva_table_column(table, titled ? "bytes" : "", true);
+    if (page->style->terminal)
+        kva_table_column(table, "", false);
+    kva_table_column(table, "", false);
+}
+
+// What the architecture alone decides, whatever the policy.
+static void architecture_figures(struct kva_page *page, struct kva_table *table, const struct kva_plan *plan)
+{
+    char digits[KVA_HUMAN];
+    if (plan->sharing_saved > 0)
+        figure(page, table, "sharing saved", plan->sharing_saved, "",
+               "what layers that read another layer's cache would need of their own");
+    if (plan->state > 0)
+        figure(page, table, "state", plan->state, "", "the part of need that no context makes larger");
+    figure(page, table, "one more token", plan->bytes_per_token, "",
+           kva_arena_printf(page->arena, "of one sequence; naive: %s B",
+                            kva_human_count(plan->naive_bytes_per_token, digits)));
+}
+
+static void figures(struct kva_page *page, const struct kva_plan *plan, uint64_t most)
+{
+    struct kva_arena *arena = page->arena;
+    struct kva_table table = kva_page_new_table(page);
+    char digits[KVA_HUMAN];
+    figure_columns(page, &table);
+    figure(page, &table, "naive", plan->naive, kva_page_bar(page, plan->naive, most),
+           kva_arena_printf(arena, "%s layers, every one taken for full attention",
+                            kva_human_count(plan->model->n_layers, digits)));
+    figure(page, &table, "need", plan->need, kva_page_bar(page, plan->need, most), "what the architecture must keep");
+    figure(page, &table, "allocated", plan->allocated, kva_page_bar(page, plan->allocated, most),
+           kva_arena_printf(arena, "what %s reserves", plan->deployment.engine));
+    figure(page, &table, "overpay", plan->overpay, "",
+           kva_arena_printf(arena, "allocated is %.3f x need", plan->overpay_ratio));
+    architecture_figures(page, &table, plan);
+    kva_page_table(page, &table);
+}
+
+static void pools(struct kva_page *page, const struct kva_plan *plan, const char *heading)
+{
+    struct kva_table table = kva_page_new_table(page);
+    kva_table_column(&table, "pool", false);
+    kva_table_column(&table, "blocks", true);
+    kva_table_column(&table, "tokens each", true);
+    kva_table_column(&table, "bytes each", true);
+    kva_table_column(&table, "bytes", true);
+    kva_table_column(&table, "layers", false);
+    for (size_t p = 0; p < plan->n_pools; p++) {
+        const struct kva_pool *pool = &plan->pools[p];
+        const char *ranges = kva_layer_ranges(page->arena, pool->layers, pool->n_layers);
+        table.failed = table.failed || ranges == NULL;
+        kva_table_cell(&table, "%s", pool->name);
+        kva_table_count(&table, pool->blocks);
+        kva_table_count(&table, pool->block_tokens);
+        kva_table_bytes(&table, pool->page_bytes);
+        kva_table_bytes(&table, pool->bytes);
+        kva_table_cell(&table, "%s", ranges != NULL ? ranges : "");
+    }
+    if (table.n_cells == 0)
+        return;
+    kva_page_heading(page, "%s", heading);
+    kva_page_table(page, &table);
+}
+
+static void layers(struct kva_page *page, const struct kva_plan *plan)
+{
+    struct kva_table table = kva_page_new_table(page);
+    kva_table_column(&table, "layer", true);
+    kva_table_column(&table, "kind", false);
+    kva_table_column(&table, "rows", true);
+    kva_table_column(&table, "need", true);
+    kva_table_column(&table, "allocated", true);
+    kva_table_column(&table, "overpay", true);
+    kva_table_column(&table, "sharing saved", true);
+    kva_table_column(&table, "reads", false);
+    for (size_t i = 0; i < plan->n_layers; i++) {
+        const struct kva_layer_plan *layer = &plan->layers[i];
+        kva_table_cell(&table, "%u", layer->index);
+        kva_table_cell(&table, "%s", plan->model->layers[i].kind);
+        kva_table_count(&table, layer->rows);
+        kva_table_bytes(&table, layer->need);
+        kva_table_bytes(&table, layer->allocated);
+        kva_table_bytes(&table, kva_layer_overpay(layer));
+        kva_table_bytes(&table, layer->sharing_saved);
+        kva_table_cell(&table, layer->reads_layer >= 0 ? "layer %d" : "", layer->reads_layer);
+    }
+    kva_page_heading(page, "Layers under %s, all sequences", plan->deployment.engine);
+    kva_page_table(page, &table);
+}
+
+static void one(struct kva_page *page, const struct kva_plan *plan, uint64_t most)
+{
+    title(page, plan, plan->deployment.engine);
+    figures(page, plan, most);
+    pools(page, plan, "Pools");
+    if (page->style->layers)
+        layers(page, plan);
+    kva_page_list(page, "Warnings", plan->model->warnings, plan->model->n_warnings);
+    kva_page_list(page, "Assumed", plan->assumed, plan->n_assumed);
+}
+
+// ---------------------------------------------------------------- several plans
+
+static void comparison_row(struct kva_page *page, struct kva_table *table, const char *name, uint64_t bytes,
+                           uint64_t most)
+{
+    char human[KVA_HUMAN];
+    const char *bar = kva_page_bar(page, bytes, most);
+    table->failed = table->failed || bar == NULL;
+    kva_table_cell(table, "%s", name);
+    kva_table_cell(table, "%s", kva_human_bytes(bytes, human));
+    kva_table_bytes(table, bytes);
+    if (page->style->terminal)
+        kva_table_cell(table, "%s", bar != NULL ? bar : "");
+}
+
+static void comparison(struct kva_page *page, const struct subject *subject, uint64_t most)
+{
+    struct kva_table table = kva_page_new_table(page);
+    const struct kva_plan *first = subject->plans[0];
+    kva_table_column(&table, "policy", false);
+    kva_table_column(&table, "allocated", true);
+    kva_table_column(&table, "bytes", true);
+    if (page->style->terminal)
+        kva_table_column(&table, "", false);
+    kva_table_column(&table, "overpay", true);
+    kva_table_column(&table, "allocated / need", true);
+    comparison_row(page, &table, "(naive)", first->naive, most);
+    kva_table_cell(&table, "%s", "");
+    kva_table_cell(&table, "%s", "");
+    comparison_row(page, &table, "(need)", first->need, most);
+    kva_table_cell(&table, "%s", "");
+    kva_table_cell(&table, "%s", "");
+    for (size_t p = 0; p < subject->n_plans; p++) {
+        const struct kva_plan *plan = subject->plans[p];
+        comparison_row(page, &table, plan->deployment.engine, plan->allocated, most);
+        kva_table_bytes(&table, plan->overpay);
+        kva_table_cell(&table, "%.3f", plan->overpay_ratio);
+    }
+    title(page, first, "");
+    kva_page_table(page, &table);
+}
+
+// What any of the plans assumed, each line once.
+static void all_assumed(struct kva_page *page, const struct subject *subject)
+{
+    const char **lines = kva_arena_alloc(page->arena, subject->n_plans * KVA_MAX_ASSUMED, sizeof *lines);
+    size_t n_lines = 0;
+    page->out->failed = page->out->failed || lines == NULL;
+    for (size_t p = 0; lines != NULL && p < subject->n_plans; p++)
+        for (size_t a = 0; a < subject->plans[p]->n_assumed; a++) {
+            size_t l = 0;
+            while (l < n_lines && strcmp(lines[l], subject->plans[p]->assumed[a]) != 0)
+                l++;
+            if (l == n_lines)
+                lines[n_lines++] = subject->plans[p]->assumed[a];
+        }
+    kva_page_list(page, "Assumed", lines, n_lines);
+}
+
+static void side_by_side(struct kva_page *page, const struct subject *subject, uint64_t most)
+{
+    const struct kva_plan *first = subject->plans[0];
+    struct kva_table table = kva_page_new_table(page);
+    comparison(page, subject, most);
+    figure_columns(page, &table);
+    architecture_figures(page, &table, first);
+    kva_page_heading(page, "Under any of them");
+    kva_page_table(page, &table);
+    for (size_t p = 0; p < subject->n_plans; p++) {
+        const char *heading = kva_arena_printf(page->arena, "Pools of %s", subject->plans[p]->deployment.engine);
+        page->out->failed = page->out->failed || heading == NULL;
+        if (heading != NULL)
+            pools(page, subject->plans[p], heading);
+        if (page->style->layers)
+            layers(page, subject->plans[p]);
+    }
+    kva_page_list(page, "Warnings", first->model->warnings, first->model->n_warnings);
+    all_assumed(page, subject);
+}
+
+static enum kva_status write_page(struct kva_page *page, const void *given, struct kva_error *error)
+{
+    (void)error;
+    const struct subject *subject = given;
+    uint64_t most = largest(subject);
+    if (subject->n_plans == 1)
+        one(page, subject->plans[0], most);
+    else
+        side_by_side(page, subject, most);
+    return KVA_OK;
+}
+
+enum kva_status kva_report_plans(struct kva_plan *const *plans, size_t n_plans, const struct kva_report_style *style,
+                                 struct kva_text *out, struct kva_error *error)
+{
+    if (style->format == KVA_FORMAT_JSON)
+        return kva_json_write(kva_plans_json(plans, n_plans), out, error);
+    const struct subject subject = {plans, n_plans};
+    return kva_page_write(style, out, write_page, &subject, error);
+}

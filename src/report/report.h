@@ -1,0 +1,32 @@
+// Writers: what the program says, in each format. They format and they do not compute; what they print is in the model
+// and the plan. Text goes into a struct kva_text, which the caller frees.
+#ifndef KVA_REPORT_REPORT_H
+#define KVA_REPORT_REPORT_H
+
+#include "base/text.h"
+#include "kvatlas.h"
+
+enum kva_format { KVA_FORMAT_TEXT, KVA_FORMAT_JSON, KVA_FORMAT_MARKDOWN };
+
+struct kva_report_style {
+    enum kva_format format;
+    bool terminal;  // bars
+    bool colour;
+    bool layers;  // each layer of a plan
+    bool why;     // every value of a model
+};
+
+// What each layer of a model caches, and why. plan: at the context limit, for the bytes that a token adds; NULL when
+// the config states no limit.
+enum kva_status kva_report_show(const struct kva_model *model, const struct kva_plan *plan,
+                                const struct kva_report_style *style, struct kva_text *out, struct kva_error *error);
+
+// One plan, or several of one model side by side.
+enum kva_status kva_report_plans(struct kva_plan *const *plans, size_t n_plans, const struct kva_report_style *style,
+                                 struct kva_text *out, struct kva_error *error);
+
+// The formula of every number of a plan.
+enum kva_status kva_report_explain(const struct kva_plan *plan, const struct kva_report_style *style,
+                                   struct kva_text *out, struct kva_error *error);
+
+#endif
