@@ -236,10 +236,8 @@ struct kva_kernels {
                               struct kva_error *);
 };
 
-const struct kva_kernels *kva_kernels_cpu(void);
-
-// What kvatlas-cuda.so exports, under the name KVA_KERNELS_SYMBOL.
-#define KVA_KERNELS_SYMBOL "kva_kernels_cuda"
+// What kvatlas-cpu.so and kvatlas-cuda.so export, under the name KVA_KERNELS_SYMBOL.
+#define KVA_KERNELS_SYMBOL "kva_kernels"
 typedef const struct kva_kernels *(*kva_kernels_entry)(void);
 
 #endif

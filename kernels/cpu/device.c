@@ -278,7 +278,8 @@ static const struct kva_kernels CPU = {
     .argmax = kva_cpu_argmax,
 };
 
-const struct kva_kernels *kva_kernels_cpu(void)
+const struct kva_kernels *kva_kernels(void);
+const struct kva_kernels *kva_kernels(void)
 {
     return &CPU;
 }

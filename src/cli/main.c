@@ -13,12 +13,14 @@
      BIT(NO_PRUNE) | BIT(DEPTH) | BIT(PROMPT_LENGTH) | BIT(DECODE) | BIT(REFERENCE) | BIT(PLAN))
 
 static const struct kva_command COMMANDS[] = {
-    {"show", "MODEL", "what each layer caches, and why", RESULT | BIT(WHY) | BIT(DTYPE), 1, 1, kva_cli_show},
+    {"show", "MODEL", "what each layer caches, and why", RESULT | BIT(WHY) | BIT(DTYPE) | BIT(DEPTH), 1, 1,
+     kva_cli_show},
     {"plan", "MODEL", "need, allocated, overpay and sharing saved",
-     RESULT | BIT(CONTEXT) | BIT(SEQUENCES) | BIT(ENGINE) | BIT(KV_DTYPE) | BIT(DTYPE) | BIT(LAYERS), 1, 1,
+     RESULT | BIT(CONTEXT) | BIT(SEQUENCES) | BIT(ENGINE) | BIT(KV_DTYPE) | BIT(DTYPE) | BIT(DEPTH) | BIT(LAYERS), 1, 1,
      kva_cli_plan},
     {"explain", "MODEL", "the formula of every number, with references",
-     RESULT | BIT(CONTEXT) | BIT(SEQUENCES) | BIT(ENGINE) | BIT(KV_DTYPE) | BIT(DTYPE), 1, 1, kva_cli_explain},
+     RESULT | BIT(CONTEXT) | BIT(SEQUENCES) | BIT(ENGINE) | BIT(KV_DTYPE) | BIT(DTYPE) | BIT(DEPTH), 1, 1,
+     kva_cli_explain},
     {"run", "MODEL", "execute it: predicted and measured side by side",
      RESULT | RUN | BIT(TOKENS) | BIT(PREFILL) | BIT(LOGITS) | BIT(PROFILE) | BIT(LAYERS), 1, 1, kva_cli_run},
     {"verify", "[SUITE|MODEL...]", "run and compare, for CI",

@@ -61,7 +61,7 @@ static enum kva_status resolve_dtypes(const struct kva_model *model, struct kva_
     deployment->kv_dtype = deployment->model_dtype;
     if (model->dtype == deployment->model_dtype)
         return kva_assume(assumptions, error, "KV dtype %s: from %s", kva_dtype_name(deployment->kv_dtype), key);
-    return kva_assume(assumptions, error, "KV dtype %s: the run's dtype", kva_dtype_name(deployment->kv_dtype));
+    return kva_assume(assumptions, error, "KV dtype %s: the model's", kva_dtype_name(deployment->kv_dtype));
 }
 
 enum kva_status kva_policy_resolve(const struct kva_model *model, struct kva_deployment *deployment,

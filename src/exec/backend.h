@@ -4,8 +4,8 @@
 
 #include "kernels/kernels.h"
 
-// name: "cpu", "cuda", or NULL (cuda when its module loads and a device answers, else cpu). The module,
-// kvatlas-cuda.so, is opened only here: in $KVATLAS_CUDA, beside the running program, or where it was installed.
+// name: "cpu", "cuda", or NULL (cuda when its module loads and a device answers, else cpu). The modules, kvatlas-cpu.so
+// and kvatlas-cuda.so, are opened only here: from $KVATLAS_MODULES, beside the program, or where they were installed.
 // *module is for kva_backend_close. Errors: KVA_BAD_INPUT (unknown name), KVA_MACHINE (no module, no device).
 enum kva_status kva_backend_open(const char *name, enum kva_dtype act, const struct kva_kernels **kernels,
                                  struct kva_device **device, void **module, struct kva_error *error);

@@ -72,12 +72,13 @@ enum kva_status kva_atlas_reference(struct kva_atlas *atlas, const char *id, con
 }
 
 // A failure that names the line on which `value` first stands.
-#define FAIL_AT(value, key, ...) fail_at(kva_fail(error, KVA_BAD_INPUT, file->name, key, __VA_ARGS__), file, value, error)
-static enum kva_status fail_at(enum kva_status status, const struct kva_atlas_file *file, const char *value,
-                               struct kva_error *error)
+#define FAIL_AT(value, key, ...)                                                                                       \
+    fail_at(kva_fail(error, KVA_BAD_INPUT, file->name, key, __VA_ARGS__), file, key, value, error)
+static enum kva_status fail_at(enum kva_status status, const struct kva_atlas_file *file, const char *section,
+                               const char *value, struct kva_error *error)
 {
     if (error != NULL)
-        error->line = kva_yaml_line(file, value);
+        error->line = kva_yaml_line(file, section, value);
     return status;
 }
 

@@ -12,8 +12,8 @@ struct kva_arch_key {
     char **keys;  // the config's spellings, first present wins; none: always computed from `absent`
     unsigned n_keys;
     enum kva_value_type type;
-    char *absent;  // the class default: a literal, or a formula over earlier names; NULL: the key must be there
-    char *null;    // what an explicit null means; NULL: null is an error
+    char *absent;     // the class default: a literal, or a formula over earlier names; NULL: the key must be there
+    char *null;       // what an explicit null means; NULL: null is an error
     char *automatic;  // what the text "auto" means in a KVA_COUNT key; NULL: text is an error
     bool zero;        // 0 is a count like any other here (a window that is off); otherwise a count is at least 1
 };

@@ -24,10 +24,8 @@ static const cyaml_strval_t VALUE_TYPES[] = {
     {"count", KVA_COUNT}, {"flag", KVA_FLAG}, {"real", KVA_REAL}, {"text", KVA_TEXT}};
 static const cyaml_strval_t DTYPES[] = {{"model", KVA_DTYPE_NONE}, {"f32", KVA_F32}, {"f16", KVA_F16},
                                         {"bf16", KVA_BF16},        {"u8", KVA_U8},   {"i8", KVA_I8}};
-static const cyaml_strval_t MIXERS[] = {{"none", KVA_MIXER_NONE},
-                                        {"attention", KVA_MIXER_ATTENTION},
-                                        {"mamba1", KVA_MIXER_MAMBA1},
-                                        {"gmu", KVA_MIXER_GMU}};
+static const cyaml_strval_t MIXERS[] = {
+    {"none", KVA_MIXER_NONE}, {"attention", KVA_MIXER_ATTENTION}, {"mamba1", KVA_MIXER_MAMBA1}, {"gmu", KVA_MIXER_GMU}};
 static const cyaml_strval_t CACHES[] = {{"none", KVA_CACHE_NONE},       {"full", KVA_CACHE_FULL},
                                         {"sliding", KVA_CACHE_SLIDING}, {"chunked", KVA_CACHE_CHUNKED},
                                         {"latent", KVA_CACHE_LATENT},   {"index", KVA_CACHE_INDEX},
@@ -235,6 +233,7 @@ const cyaml_schema_value_t kva_references_schema = {
 struct complaint {
     char text[256], key[128];
     int line;
+    bool unexpected;  // `line` is then that of the key before it
 };
 
 static void listen(cyaml_log_t level, void *context, const char *format, va_list arguments)
@@ -256,13 +255,28 @@ static void listen(cyaml_log_t level, void *context, const char *format, va_list
     if (place != NULL || strcmp(text, "Backtrace:") == 0 || complaint->text[0] != '\0')
         return;
     snprintf(complaint->text, sizeof complaint->text, "%s", text);
-    static const char *const NAMED[] = {"Unexpected key: ", "Missing required mapping field: ",
-                                        "Mapping field already seen: "};
+    static const char *const NAMED[] = {
+        "Unexpected key: ", "Missing required mapping field: ", "Mapping field already seen: "};
     for (size_t i = 0; i < sizeof NAMED / sizeof *NAMED; i++)
         if (strncmp(text, NAMED[i], strlen(NAMED[i])) == 0) {
             snprintf(complaint->key, sizeof complaint->key, "%s", text + strlen(NAMED[i]));
             snprintf(complaint->text, sizeof complaint->text, "%.*s", (int)strlen(NAMED[i]) - 2, NAMED[i]);
+            complaint->unexpected = i == 0;
         }
+}
+
+// The line, from `line` on, where "key:" stands; `line` itself when it stands nowhere.
+static int line_of_key(const struct kva_atlas_file *file, const char *key, int line)
+{
+    int at = 1;
+    size_t length = strlen(key);
+    for (const char *c = file->bytes; *c != '\0'; c++) {
+        at += *c == '\n';
+        bool starts = c == file->bytes || strchr(" \n{,", c[-1]) != NULL;
+        if (at >= line && starts && strncmp(c, key, length) == 0 && c[length] == ':')
+            return at;
+    }
+    return line;
 }
 
 static const cyaml_config_t *configuration(cyaml_config_t *config, struct complaint *complaint)
@@ -290,12 +304,11 @@ enum kva_status kva_yaml_load(const struct kva_atlas_file *file, const cyaml_sch
         *loaded = data;
         return KVA_OK;
     }
-    enum kva_status status =
-        kva_fail(error, KVA_BAD_INPUT, file->name, complaint.key, "%s",
-                 complaint.text[0] != '\0' ? complaint.text
-                                           : (result == CYAML_OK ? "is empty" : cyaml_strerror(result)));
+    enum kva_status status = kva_fail(
+        error, KVA_BAD_INPUT, file->name, complaint.key, "%s",
+        complaint.text[0] != '\0' ? complaint.text : (result == CYAML_OK ? "is empty" : cyaml_strerror(result)));
     if (error != NULL)
-        error->line = complaint.line;
+        error->line = complaint.unexpected ? line_of_key(file, complaint.key, complaint.line) : complaint.line;
     return status;
 }
 
@@ -306,13 +319,28 @@ void kva_yaml_free(const cyaml_schema_value_t *schema, void *loaded)
         cyaml_free(configuration(&config, NULL), schema, loaded, 0);
 }
 
-int kva_yaml_line(const struct kva_atlas_file *file, const char *value)
+static bool is_word(const char *bytes, const char *at, size_t length)
 {
-    const char *found = strstr(file->bytes, value);
-    if (found == NULL)
-        return 0;
-    int line = 1;
-    for (const char *c = file->bytes; c < found; c++)
-        line += *c == '\n';
-    return line;
+    static const char EDGES[] = " \n\"'{}[],:";
+    return (at == bytes || strchr(EDGES, at[-1]) != NULL) && (at[length] == '\0' || strchr(EDGES, at[length]) != NULL);
+}
+
+int kva_yaml_line(const struct kva_atlas_file *file, const char *section, const char *value)
+{
+    const char *from = file->bytes;
+    size_t length = strlen(section);
+    for (const char *c = from; length > 0 && (c = strstr(c, section)) != NULL; c++)
+        if ((c == file->bytes || c[-1] == '\n') && c[length] == ':') {
+            from = c;
+            break;
+        }
+    length = strlen(value);
+    for (const char *c = from; length > 0 && (c = strstr(c, value)) != NULL; c++)
+        if (is_word(file->bytes, c, length)) {
+            int line = 1;
+            for (const char *d = file->bytes; d < c; d++)
+                line += *d == '\n';
+            return line;
+        }
+    return 0;
 }

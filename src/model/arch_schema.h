@@ -20,7 +20,7 @@ enum kva_status kva_yaml_load(const struct kva_atlas_file *file, const cyaml_sch
                               struct kva_error *error);
 void kva_yaml_free(const cyaml_schema_value_t *schema, void *loaded);
 
-// Where a key stands in a file: the line of the first "key:" whose text is followed by `value` (NULL: any). 0: nowhere.
-int kva_yaml_line(const struct kva_atlas_file *file, const char *value);
+// The line on which the word `value` first stands, from the top-level section `section` on. 0: nowhere.
+int kva_yaml_line(const struct kva_atlas_file *file, const char *section, const char *value);
 
 #endif

@@ -1,6 +1,6 @@
 // A model while it is being built: what the files of this room hand to each other. model.c runs the steps in order:
-// config.c (which architecture, values, dtype), rules.c (layers), rope.c, tensors.c (weights from the config), weights.c
-// (weights from a checkpoint beside it).
+// config.c (which architecture, values, dtype), rules.c (layers), rope.c, tensors.c (weights from the config),
+// weights.c (weights from a checkpoint beside it).
 #ifndef KVA_MODEL_BUILD_H
 #define KVA_MODEL_BUILD_H
 
@@ -15,13 +15,14 @@ struct kva_build {
     struct kva_model *model;
     struct kva_arena *arena;  // model->arena
     struct kva_model_options options;
-    const char *file;       // the config that is read, as errors name it
-    const char *directory;  // the directory MODEL names, NULL when it names something else
-    json_t *root;           // the config
-    json_t *text;           // the object of the text decoder: root, or nested in it (borrowed)
-    const char *text_key;   // "text_config", or NULL when text is root
+    const char *file;                       // the config that is read, as errors name it
+    const char *directory;                  // the directory MODEL names, NULL when it names something else
+    json_t *root;                           // the config
+    json_t *text;                           // the object of the text decoder: root, or nested in it (borrowed)
+    const char *text_key;                   // "text_config", or NULL when text is root
     const struct kva_arch *wrapper, *arch;  // wrapper NULL when text is root
-    size_t warnings_room;
+    json_t *defaults;                       // rope_parameters of the class, when the config has none
+    const char **classes;                   // the weight class of each of model->tensors
     struct kva_error *error;
 };
 
@@ -52,7 +53,8 @@ enum kva_status kva_rope_read(struct kva_build *build);
 enum kva_status kva_tensors_expand(struct kva_build *build);
 enum kva_status kva_weights_read(struct kva_build *build);
 
-// Adds one tensor to the weight class of that name, which is made when it is new.
-enum kva_status kva_class_add(struct kva_build *build, const char *name, uint64_t parameters, uint64_t bytes);
+// Adds `tensors` tensors to the weight class of that name, which is made when it is new. bytes may be KVA_UNKNOWN.
+enum kva_status kva_class_add(struct kva_build *build, const char *name, uint64_t tensors, uint64_t parameters,
+                              uint64_t bytes);
 
 #endif

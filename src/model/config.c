@@ -15,10 +15,9 @@
 
 // Parts of names that keys about caches have.
 static const char *const RELEVANT[] = {
-    "window",    "kv_",     "_kv",     "key_value", "layer_types", "layer_type", "chunk",      "mamba",
-    "ssm",       "state",   "conv",    "lora_rank", "shared",      "share",      "pattern",    "compress",
-    "index",     "hybrid",  "head_dim", "attn_layer", "block_type", "per_layer",  "block_conf", "linear_attn",
-    "recurrent", "full_att"};
+    "window",   "kv_",        "_kv",        "key_value", "layer_types", "layer_type",  "chunk",     "mamba",   "ssm",
+    "state",    "conv",       "lora_rank",  "shared",    "share",       "pattern",     "compress",  "index",   "hybrid",
+    "head_dim", "attn_layer", "block_type", "per_layer", "block_conf",  "linear_attn", "recurrent", "full_att"};
 // Keys of every PretrainedConfig that only look the part. (Transformers, configuration_utils.py.)
 static const char *const NEVER[] = {"output_hidden_states", "chunk_size_feed_forward", "cache_implementation",
                                     "tie_word_embeddings"};
@@ -69,11 +68,11 @@ static enum kva_status refuse(struct kva_build *build, const char *model_type, c
     json_t *nested = json_object_get(build->root, "text_config");
     if (json_is_object(nested))
         list_relevant(&keys, nested, "text_config.");
-    enum kva_status status = kva_fail(
-        build->error, KVA_REFUSED, build->file, "model_type",
-        "the architecture \"%.80s\"%s%.60s%s is not known; keys here that would decide its caches: %s", model_type,
-        architecture[0] != '\0' ? " (" : "", architecture, architecture[0] != '\0' ? ")" : "",
-        keys.failed || keys.length == 0 ? "none found" : keys.bytes);
+    enum kva_status status =
+        kva_fail(build->error, KVA_REFUSED, build->file, "model_type",
+                 "the architecture \"%.80s\"%s%.60s%s is not known; keys here that would decide its caches: %s",
+                 model_type, architecture[0] != '\0' ? " (" : "", architecture, architecture[0] != '\0' ? ")" : "",
+                 keys.failed || keys.length == 0 ? "none found" : keys.bytes);
     kva_text_free(&keys);
     return status;
 }
@@ -161,7 +160,8 @@ enum kva_status kva_config_architecture(struct kva_build *build)
             return status;
         if (reference == NULL)
             continue;
-        const char *line = kva_arena_printf(build->arena, "%s: %s, %s", reference->id, reference->title, reference->url);
+        const char *line =
+            kva_arena_printf(build->arena, "%s: %s, %s", reference->id, reference->title, reference->url);
         if (line == NULL)
             return kva_build_memory(build);
         model->references[model->n_references++] = line;
@@ -287,7 +287,8 @@ static enum kva_status read_dtype(struct kva_build *build)
             model->dtype = text != NULL ? kva_dtype_parse(text) : KVA_DTYPE_NONE;
             if (model->dtype == KVA_DTYPE_NONE)
                 return kva_fail(build->error, KVA_BAD_INPUT, build->file, path,
-                                "expected an element type such as \"bfloat16\", found %s", kva_json_found(found, buffer));
+                                "expected an element type such as \"bfloat16\", found %s",
+                                kva_json_found(found, buffer));
             model->dtype_key = kva_arena_strdup(build->arena, path);
             if (model->dtype_key == NULL)
                 return kva_build_memory(build);

@@ -189,8 +189,8 @@ static int64_t parse_name(struct parser *p)
     if (p->lookup != NULL && p->lookup(p->user, name, length, &value))
         return value;
     if (p->status == KVA_OK)
-        p->status = kva_fail(p->error, KVA_BAD_INPUT, NULL, p->formula, "the formula names \"%.*s\", which is not known",
-                             length > 80 ? 80 : (int)length, name);
+        p->status = kva_fail(p->error, KVA_BAD_INPUT, NULL, p->formula,
+                             "the formula names \"%.*s\", which is not known", length > 80 ? 80 : (int)length, name);
     return 0;
 }
 

@@ -140,9 +140,10 @@ const char *kva_json_found(const json_t *value, char *buffer)
         snprintf(buffer, size, "the number %lld", (long long)json_integer_value(value));
         break;
     case JSON_REAL:
+        // 4.0 is no integer, and should not look like one
         snprintf(buffer, size, "the number %g", json_real_value(value));
-        if (json_real_value(value) == floor(json_real_value(value)) && strpbrk(buffer, ".e") == NULL)
-            strncat(buffer, ".0", size - strlen(buffer) - 1);
+        if (strpbrk(buffer + strlen("the number "), ".e") == NULL)
+            strcat(buffer, ".0");
         break;
     case JSON_ARRAY:
         snprintf(buffer, size, "a list of %zu", json_array_size(value));

@@ -133,8 +133,7 @@ static bool visit_near(void *user, const char *path)
     struct near *near = user;
     char id[256];
     size_t length = strlen(path), tail = strlen("/config.json"), head = strlen("models/");
-    if (length <= head + tail || strcmp(path + length - tail, "/config.json") != 0 ||
-        length - head - tail >= sizeof id)
+    if (length <= head + tail || strcmp(path + length - tail, "/config.json") != 0 || length - head - tail >= sizeof id)
         return true;
     memcpy(id, path + head, length - head - tail);
     id[length - head - tail] = '\0';
@@ -179,7 +178,8 @@ static enum kva_status find_config(struct kva_atlas *atlas, const char *name, st
     }
     struct near near = {.name = name};
     kva_atlas_list(atlas, "models", visit_near, &near);
-    return kva_fail(error, KVA_BAD_INPUT, NULL, name, "no file, no directory and no model of the catalogue is called so%s%s%s",
+    return kva_fail(error, KVA_BAD_INPUT, NULL, name,
+                    "no file, no directory and no model of the catalogue is called so%s%s%s",
                     near.found[0] != '\0' ? "; did you mean " : "", near.found, near.found[0] != '\0' ? "?" : "");
 }
 
@@ -224,6 +224,7 @@ enum kva_status kva_model_open(struct kva_atlas *atlas, const char *name, const 
     status = build.model->id != NULL && build.file != NULL ? run(&build) : kva_fail_memory(error, sizeof config.path);
 out:
     json_decref(build.root);
+    json_decref(build.defaults);
     free(config.owned);
     if (status == KVA_OK)
         *model = build.model;

@@ -137,8 +137,7 @@ static enum kva_status read_longrope(const struct source *source, struct kva_rop
 {
     const struct kva_value *width = kva_model_value(source->build->model, "head_dim");
     size_t pairs = width != NULL ? (size_t)((double)width->count * rope->partial) / 2 : 0;
-    enum kva_status status =
-        read_factors(source, "short_factor", pairs, &rope->short_factor, &rope->n_short_factor);
+    enum kva_status status = read_factors(source, "short_factor", pairs, &rope->short_factor, &rope->n_short_factor);
     if (status == KVA_OK)
         status = read_factors(source, "long_factor", pairs, &rope->long_factor, &rope->n_long_factor);
     if (status == KVA_OK)
@@ -161,8 +160,8 @@ static enum kva_status read_rope(const struct source *source, struct kva_rope *r
                          json_object_get(source->object, "partial_rotary_factor"));
     rope->factor = 0;
     rope->truncate = true;
-    if (status == KVA_OK && (rope->type == KVA_ROPE_LLAMA3 || rope->type == KVA_ROPE_YARN ||
-                             rope->type == KVA_ROPE_LONGROPE))
+    if (status == KVA_OK &&
+        (rope->type == KVA_ROPE_LLAMA3 || rope->type == KVA_ROPE_YARN || rope->type == KVA_ROPE_LONGROPE))
         status = read_original(source, rope);
     if (status != KVA_OK)
         return status;
@@ -218,18 +217,13 @@ static enum kva_status read_beside(struct kva_build *build, const char *key, dou
     return KVA_OK;
 }
 
-// The class default of rope_parameters, kept alive for the length of the build by hanging it into the config.
 static enum kva_status default_object(struct kva_build *build, const json_t **object)
 {
     json_error_t problem;
-    json_t *parsed = json_loads(build->arch->rope->scaling, JSON_REJECT_DUPLICATES, &problem);
-    if (!json_is_object(parsed)) {
-        json_decref(parsed);
+    build->defaults = json_loads(build->arch->rope->scaling, JSON_REJECT_DUPLICATES, &problem);
+    if (!json_is_object(build->defaults))
         return kva_fail(build->error, KVA_BAD_INPUT, build->arch->model_type, "rope.scaling", "is not a JSON object");
-    }
-    if (json_object_set_new(build->root, " rope default", parsed) != 0)
-        return kva_build_memory(build);
-    *object = parsed;
+    *object = build->defaults;
     return KVA_OK;
 }
 

@@ -81,9 +81,10 @@ static const char *window_source(struct kva_build *build, const char *formula)
     if (value == NULL)
         return formula;
     const char *path = kva_build_path(build, value->key);
-    const char *text = value->source == KVA_FROM_DEFAULT ? kva_arena_printf(build->arena, "%s is absent, class default", path)
-                       : value->source == KVA_FROM_NULL  ? kva_arena_printf(build->arena, "%s is null", path)
-                                                         : path;
+    const char *text = value->source == KVA_FROM_DEFAULT
+                           ? kva_arena_printf(build->arena, "%s is absent, class default", path)
+                       : value->source == KVA_FROM_NULL ? kva_arena_printf(build->arena, "%s is null", path)
+                                                        : path;
     return text != NULL ? text : formula;
 }
 
@@ -117,8 +118,8 @@ static enum kva_status add_window(struct kva_build *build, const struct kva_arch
     if (cache->window_inert)
         cache->kind = KVA_CACHE_FULL;
     if (window > 0 || cache->window_inert)
-        layer->why = kva_arena_printf(build->arena, "%s; window %lld (%s)%s", layer->why, (long long)window, source,
-                                      ending);
+        layer->why =
+            kva_arena_printf(build->arena, "%s; window %lld (%s)%s", layer->why, (long long)window, source, ending);
     return layer->why != NULL ? KVA_OK : kva_build_memory(build);
 }
 
@@ -135,7 +136,8 @@ static enum kva_status add_state(struct kva_build *build, const struct kva_arch_
             return kva_build_fail(build, part->name, "the state %s = %s is %lld elements", part->name, part->elements,
                                   (long long)elements);
         enum kva_dtype dtype = part->dtype;
-        const struct kva_value *stated = part->dtype_key != NULL ? kva_model_value(build->model, part->dtype_key) : NULL;
+        const struct kva_value *stated =
+            part->dtype_key != NULL ? kva_model_value(build->model, part->dtype_key) : NULL;
         if (stated != NULL && stated->text != NULL && stated->text[0] != '\0') {
             dtype = kva_dtype_parse(stated->text);
             if (dtype == KVA_DTYPE_NONE)
@@ -204,8 +206,9 @@ enum kva_status kva_rules_layers(struct kva_build *build)
     if (status != KVA_OK)
         return status;
     if (build->options.layers > layers)
-        return kva_build_fail(build, kva_model_value(model, "layers")->key, "is %zu, fewer than the %llu layers asked for",
-                              layers, (unsigned long long)build->options.layers);
+        return kva_build_fail(build, kva_model_value(model, "layers")->key,
+                              "is %zu, fewer than the %llu layers asked for", layers,
+                              (unsigned long long)build->options.layers);
     if (build->options.layers > 0)
         kept = build->options.layers;
     model->layers = kva_arena_alloc(build->arena, layers, sizeof *model->layers);
@@ -265,8 +268,7 @@ const char *kva_model_pattern(const struct kva_model *model, char *buffer, size_
         size_t run = 1;
         while (i + run < model->n_layers && letter(&model->layers[i + run]) == letter(&model->layers[i]))
             run++;
-        int wrote =
-            snprintf(buffer + used, size - used, "%s%c%zu", i > 0 ? " " : "", letter(&model->layers[i]), run);
+        int wrote = snprintf(buffer + used, size - used, "%s%c%zu", i > 0 ? " " : "", letter(&model->layers[i]), run);
         used += wrote > 0 ? (size_t)wrote : 0;
         i += run;
     }

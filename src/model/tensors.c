@@ -12,24 +12,34 @@ enum { MAX_TENSORS = 1 << 20, MAX_CLASSES = 32 };
 // Tensors while their number is not known yet.
 struct list {
     struct kva_tensor *tensors;
+    const char **classes;
     size_t n, room;
 };
 
-static enum kva_status push(struct kva_build *build, struct list *list, const struct kva_tensor *tensor)
+static enum kva_status push(struct kva_build *build, struct list *list, const struct kva_tensor *tensor,
+                            const char *class)
 {
     if (list->n == list->room) {
         size_t room = list->room == 0 ? 256 : list->room * 2;
-        struct kva_tensor *grown = room > MAX_TENSORS ? NULL : realloc(list->tensors, room * sizeof *grown);
-        if (grown == NULL)
+        if (room > MAX_TENSORS)
+            return kva_build_fail(build, tensor->name, "is one of more than %d tensors", MAX_TENSORS);
+        struct kva_tensor *tensors = realloc(list->tensors, room * sizeof *tensors);
+        if (tensors == NULL)
             return kva_build_memory(build);
-        list->tensors = grown;
+        list->tensors = tensors;
+        const char **classes = realloc(list->classes, room * sizeof *classes);
+        if (classes == NULL)
+            return kva_build_memory(build);
+        list->classes = classes;
         list->room = room;
     }
-    list->tensors[list->n++] = *tensor;
+    list->tensors[list->n] = *tensor;
+    list->classes[list->n++] = class;
     return KVA_OK;
 }
 
-enum kva_status kva_class_add(struct kva_build *build, const char *name, uint64_t parameters, uint64_t bytes)
+enum kva_status kva_class_add(struct kva_build *build, const char *name, uint64_t tensors, uint64_t parameters,
+                              uint64_t bytes)
 {
     struct kva_model *model = build->model;
     size_t i = 0;
@@ -44,10 +54,10 @@ enum kva_status kva_class_add(struct kva_build *build, const char *name, uint64_
         return kva_build_memory(build);
     struct kva_weight_class *class = &model->weight_classes[i];
     if (i == model->n_weight_classes) {
-        class->name = name;
+        *class = (struct kva_weight_class){.name = name};
         model->n_weight_classes++;
     }
-    class->tensors++;
+    class->tensors += tensors;
     if (!kva_add(class->parameters, parameters, &class->parameters))
         return kva_build_fail(build, name, "the weights have more parameters than 64 bits can count");
     if (bytes == KVA_UNKNOWN)
@@ -59,7 +69,8 @@ enum kva_status kva_class_add(struct kva_build *build, const char *name, uint64_
 
 static const char *tensor_name(struct kva_build *build, const struct kva_arch_tensor *from, int32_t layer)
 {
-    const char *prefix = build->wrapper != NULL && build->wrapper->tensor_prefix != NULL ? build->wrapper->tensor_prefix : "";
+    const char *prefix =
+        build->wrapper != NULL && build->wrapper->tensor_prefix != NULL ? build->wrapper->tensor_prefix : "";
     const char *brace = strstr(from->name, "{i}");
     if (brace == NULL)
         return kva_arena_printf(build->arena, "%s%s", prefix, from->name);
@@ -82,8 +93,7 @@ static enum kva_status expand(struct kva_build *build, const struct kva_arch_ten
     if (layer >= 0 && !is_of_kind(from, build->model->layers[layer].kind))
         return KVA_OK;
     int64_t wanted = 1;
-    enum kva_status status =
-        from->when != NULL ? kva_build_formula(build, from->when, layer, &wanted) : KVA_OK;
+    enum kva_status status = from->when != NULL ? kva_build_formula(build, from->when, layer, &wanted) : KVA_OK;
     if (status != KVA_OK || !wanted)
         return status;
     struct kva_tensor tensor = {.layer = layer, .role = from->role, .n_dims = from->n_shape};
@@ -107,8 +117,8 @@ static enum kva_status expand(struct kva_build *build, const struct kva_arch_ten
             return kva_build_fail(build, tensor.name, "has more bytes than 64 bits can count");
         bytes = tensor.bytes;
     }
-    status = kva_class_add(build, from->weight_class, elements, bytes);
-    return status == KVA_OK ? push(build, list, &tensor) : status;
+    status = kva_class_add(build, from->weight_class, 1, elements, bytes);
+    return status == KVA_OK ? push(build, list, &tensor, from->weight_class) : status;
 }
 
 static enum kva_status total(struct kva_build *build)
@@ -121,7 +131,8 @@ static enum kva_status total(struct kva_build *build)
             return kva_build_fail(build, "", "the weights have more parameters than 64 bits can count");
         if (class->bytes == KVA_UNKNOWN)
             model->weight_bytes = KVA_UNKNOWN;
-        else if (model->weight_bytes != KVA_UNKNOWN && !kva_add(model->weight_bytes, class->bytes, &model->weight_bytes))
+        else if (model->weight_bytes != KVA_UNKNOWN &&
+                 !kva_add(model->weight_bytes, class->bytes, &model->weight_bytes))
             return kva_build_fail(build, "", "the weights have more bytes than 64 bits can count");
     }
     return KVA_OK;
@@ -146,12 +157,16 @@ enum kva_status kva_tensors_expand(struct kva_build *build)
                 status = expand(build, &arch->tensors[t], (int32_t)i, &list);
     if (status == KVA_OK) {
         model->tensors = kva_arena_alloc(build->arena, list.n + 1, sizeof *model->tensors);
-        if (model->tensors == NULL)
+        build->classes = kva_arena_alloc(build->arena, list.n + 1, sizeof *build->classes);
+        if (model->tensors == NULL || build->classes == NULL)
             status = kva_build_memory(build);
-        else if (list.n > 0)
+        else if (list.n > 0) {
             memcpy(model->tensors, list.tensors, list.n * sizeof *list.tensors);
-        model->n_tensors = model->tensors != NULL ? list.n : 0;
+            memcpy(build->classes, list.classes, list.n * sizeof *list.classes);
+            model->n_tensors = list.n;
+        }
     }
+    free(list.classes);
     free(list.tensors);
     return status == KVA_OK ? total(build) : status;
 }

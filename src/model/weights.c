@@ -32,20 +32,6 @@ static void adopt_dtype(struct kva_model *model, const struct kva_safetensors *c
     }
 }
 
-// The class of an expected tensor: the architecture file's, found by the part of the name that does not vary.
-static const char *class_of(const struct kva_build *build, const struct kva_tensor *tensor)
-{
-    for (unsigned t = 0; t < build->arch->n_tensors; t++) {
-        const struct kva_arch_tensor *from = &build->arch->tensors[t];
-        const char *brace = strstr(from->name, "{i}"), *tail = brace != NULL ? brace + strlen("{i}") : from->name;
-        size_t length = strlen(tensor->name), end = strlen(tail);
-        if ((brace != NULL) == (tensor->layer >= 0) && from->role == (enum kva_role)tensor->role && length >= end &&
-            strcmp(tensor->name + length - end, tail) == 0)
-            return from->weight_class;
-    }
-    return "other";
-}
-
 static bool same_shape(const struct kva_tensor *expected, const struct kva_st_tensor *found)
 {
     if (expected->n_dims != found->n_dims)
@@ -61,69 +47,70 @@ static uint64_t elements_of(const struct kva_st_tensor *tensor)
     return kva_dtype_bytes(tensor->dtype) > 0 ? tensor->bytes / kva_dtype_bytes(tensor->dtype) : 0;
 }
 
-static enum kva_status from_headers(struct kva_build *build, const struct kva_safetensors *checkpoint)
+// What the checkpoint says against what was expected, for the warnings.
+struct comparison {
+    size_t matched, missing;
+    const char *first_missing, *first_different;
+};
+
+static enum kva_status count_classes(struct kva_build *build, const struct kva_safetensors *checkpoint,
+                                     struct comparison *seen)
 {
     struct kva_model *model = build->model;
-    size_t matched = 0, missing = 0, n = kva_safetensors_count(checkpoint);
-    uint64_t all = 0, all_parameters = 0, matched_bytes = 0, matched_parameters = 0;
-    const char *first_missing = NULL, *first_different = NULL;
-    for (size_t i = 0; i < n; i++) {
-        const struct kva_st_tensor *tensor = kva_safetensors_at(checkpoint, i);
-        if (!kva_add(all, tensor->bytes, &all) || !kva_add(all_parameters, elements_of(tensor), &all_parameters))
-            return kva_build_fail(build, tensor->name, "the checkpoint has more bytes than 64 bits can count");
-    }
+    uint64_t bytes = 0, parameters = 0;
+    size_t n = kva_safetensors_count(checkpoint);
     model->n_weight_classes = 0;
-    if (model->weight_classes != NULL)
-        memset(model->weight_classes, 0, sizeof *model->weight_classes);
-    enum kva_status status = KVA_OK;
-    for (size_t i = 0; i < model->n_tensors && status == KVA_OK; i++) {
+    for (size_t i = 0; i < model->n_tensors; i++) {
         const struct kva_tensor *expected = &model->tensors[i];
         const struct kva_st_tensor *found = kva_safetensors_find(checkpoint, expected->name);
         if (found == NULL) {
-            missing++;
-            first_missing = first_missing != NULL ? first_missing : expected->name;
+            if (seen->missing++ == 0)
+                seen->first_missing = expected->name;
             continue;
         }
-        if (!same_shape(expected, found) && first_different == NULL)
-            first_different = expected->name;
-        matched++;
-        matched_bytes += found->bytes;  // no more than `all`, which was checked
-        matched_parameters += elements_of(found);
-        size_t before = model->n_weight_classes;
-        const char *class = class_of(build, expected);
-        // classes are counted anew, in slots that the expected tensors had used
-        bool known = false;
-        for (size_t c = 0; c < before; c++)
-            known = known || strcmp(model->weight_classes[c].name, class) == 0;
-        if (!known && model->weight_classes != NULL)
-            model->weight_classes[before] = (struct kva_weight_class){0};
-        status = kva_class_add(build, class, elements_of(found), found->bytes);
+        if (!same_shape(expected, found) && seen->first_different == NULL)
+            seen->first_different = expected->name;
+        seen->matched++;
+        bytes += found->bytes;  // sums of parts of the file: no more than its length
+        parameters += elements_of(found);
+        enum kva_status status = kva_class_add(build, build->classes[i], 1, elements_of(found), found->bytes);
+        if (status != KVA_OK)
+            return status;
     }
-    if (status == KVA_OK && n > matched) {
-        model->weight_classes[model->n_weight_classes] = (struct kva_weight_class){0};
-        status = kva_class_add(build, "other", all_parameters - matched_parameters, all - matched_bytes);
-        for (size_t c = 0; c < model->n_weight_classes; c++)
-            if (strcmp(model->weight_classes[c].name, "other") == 0)
-                model->weight_classes[c].tensors += n - matched - 1;
+    uint64_t all = 0, all_parameters = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct kva_st_tensor *tensor = kva_safetensors_at(checkpoint, i);
+        all += tensor->bytes;
+        all_parameters += elements_of(tensor);
     }
-    if (status == KVA_OK && missing > 0)
-        status = kva_build_warn(build, "%zu of the %zu expected tensors are not in the checkpoint, the first is %.80s",
-                                missing, model->n_tensors, first_missing);
-    if (status == KVA_OK && first_different != NULL)
-        status = kva_build_warn(build, "the checkpoint's %.80s has another shape than the config gives it",
-                                first_different);
     model->weight_bytes = all;
     model->weight_source = "safetensors headers";
+    if (n == seen->matched)
+        return KVA_OK;
+    return kva_class_add(build, "other", n - seen->matched, all_parameters - parameters, all - bytes);
+}
+
+static enum kva_status from_headers(struct kva_build *build, const struct kva_safetensors *checkpoint)
+{
+    struct comparison seen = {0};
+    enum kva_status status = count_classes(build, checkpoint, &seen);
+    if (status == KVA_OK && seen.missing > 0)
+        status = kva_build_warn(build, "%zu of the %zu expected tensors are not in the checkpoint, the first is %.80s",
+                                seen.missing, build->model->n_tensors, seen.first_missing);
+    if (status == KVA_OK && seen.first_different != NULL)
+        status = kva_build_warn(build, "the checkpoint's %.80s has another shape than the config gives it",
+                                seen.first_different);
     return status;
 }
 
 static enum kva_status warn_of_quantization(struct kva_build *build, const json_t *quantization)
 {
     const char *method = json_string_value(json_object_get(quantization, "quant_method"));
-    return kva_build_warn(build,
-                          "weight bytes are unknown: the config says that the weights are quantized (%.40s) and does not "
-                          "say which tensors and how; a directory with the checkpoint tells",
-                          method != NULL ? method : "quantization_config");
+    return kva_build_warn(
+        build,
+        "weight bytes are unknown: the config says that the weights are quantized (%.40s) and does not "
+        "say which tensors and how; a directory with the checkpoint tells",
+        method != NULL ? method : "quantization_config");
 }
 
 enum kva_status kva_weights_read(struct kva_build *build)
@@ -134,7 +121,8 @@ enum kva_status kva_weights_read(struct kva_build *build)
         quantization = json_object_get(build->text, "quantization_config");
     bool quantized = quantization != NULL && !json_is_null(quantization);
     // another dtype or fewer layers than the checkpoint has: its bytes are not the model's
-    bool as_published = build->options.dtype == KVA_DTYPE_NONE && model->n_layers == kva_model_value(model, "layers")->count;
+    bool as_published =
+        build->options.dtype == KVA_DTYPE_NONE && model->n_layers == kva_model_value(model, "layers")->count;
     struct kva_safetensors *checkpoint = NULL;
     enum kva_status status = KVA_OK;
     if (build->directory != NULL && as_published && kva_safetensors_present(build->directory))

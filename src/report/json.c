@@ -92,11 +92,16 @@ json_t *kva_json_model(const struct kva_model *model)
 
 enum kva_status kva_json_write(json_t *value, struct kva_text *out, struct kva_error *error)
 {
-    char *bytes = value != NULL ? json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) : NULL;
-    json_decref(value);
-    if (bytes == NULL)
-        return kva_fail_memory(error, sizeof(json_t));
-    kva_text_printf(out, "%s\n", bytes);
+    // measured and then written into memory of ours: json_dumps loses keys when it runs out of memory half way
+    static const size_t FLAGS = JSON_INDENT(2) | JSON_REAL_PRECISION(12);
+    size_t size = value != NULL ? json_dumpb(value, NULL, 0, FLAGS) : 0;
+    char *bytes = size > 0 ? malloc(size) : NULL;
+    bool whole = bytes != NULL && json_dumpb(value, bytes, size, FLAGS) == size;
+    if (whole) {
+        kva_text_add(out, bytes, size);
+        kva_text_add(out, "\n", 1);
+    }
     free(bytes);
-    return out->failed ? kva_fail_memory(error, out->length) : KVA_OK;
+    json_decref(value);
+    return !whole || out->failed ? kva_fail_memory(error, size) : KVA_OK;
 }

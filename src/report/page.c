@@ -72,6 +72,17 @@ void kva_page_table(struct kva_page *page, const struct kva_table *table)
     page->started = true;
 }
 
+void kva_page_section(struct kva_page *page, const struct kva_table *table, const char *heading, ...)
+{
+    va_list arguments;
+    if (table->n_cells == 0 && !table->failed)
+        return;
+    va_start(arguments, heading);
+    kva_page_heading(page, "%s", kva_page_format(page, heading, arguments));
+    va_end(arguments);
+    kva_page_table(page, table);
+}
+
 void kva_page_list(struct kva_page *page, const char *heading, const char *const *lines, size_t n)
 {
     if (n == 0)

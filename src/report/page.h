@@ -18,6 +18,9 @@ __attribute__((format(printf, 2, 3))) void kva_page_title(struct kva_page *page,
 __attribute__((format(printf, 2, 3))) void kva_page_heading(struct kva_page *page, const char *format, ...);
 __attribute__((format(printf, 2, 3))) void kva_page_paragraph(struct kva_page *page, const char *format, ...);
 void kva_page_table(struct kva_page *page, const struct kva_table *table);
+// A heading and its table; nothing when the table has no rows.
+__attribute__((format(printf, 3, 4))) void kva_page_section(struct kva_page *page, const struct kva_table *table,
+                                                            const char *heading, ...);
 // A heading and one line each; nothing when n is 0.
 void kva_page_list(struct kva_page *page, const char *heading, const char *const *lines, size_t n);
 

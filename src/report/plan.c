@@ -118,10 +118,7 @@ static void pools(struct kva_page *page, const struct kva_plan *plan, const char
         kva_table_bytes(&table, pool->bytes);
         kva_table_cell(&table, "%s", ranges != NULL ? ranges : "");
     }
-    if (table.n_cells == 0)
-        return;
-    kva_page_heading(page, "%s", heading);
-    kva_page_table(page, &table);
+    kva_page_section(page, &table, "%s", heading);
 }
 
 static void layers(struct kva_page *page, const struct kva_plan *plan)
@@ -146,8 +143,7 @@ static void layers(struct kva_page *page, const struct kva_plan *plan)
         kva_table_bytes(&table, layer->sharing_saved);
         kva_table_cell(&table, layer->reads_layer >= 0 ? "layer %d" : "", layer->reads_layer);
     }
-    kva_page_heading(page, "Layers under %s, all sequences", plan->deployment.engine);
-    kva_page_table(page, &table);
+    kva_page_section(page, &table, "Layers under %s, all sequences", plan->deployment.engine);
 }
 
 static void one(struct kva_page *page, const struct kva_plan *plan, uint64_t most)
@@ -227,8 +223,7 @@ static void side_by_side(struct kva_page *page, const struct subject *subject, u
     comparison(page, subject, most);
     figure_columns(page, &table);
     architecture_figures(page, &table, first);
-    kva_page_heading(page, "Under any of them");
-    kva_page_table(page, &table);
+    kva_page_section(page, &table, "Under any of them");
     for (size_t p = 0; p < subject->n_plans; p++) {
         const char *heading = kva_arena_printf(page->arena, "Pools of %s", subject->plans[p]->deployment.engine);
         page->out->failed = page->out->failed || heading == NULL;

@@ -109,8 +109,7 @@ static void layers(struct kva_page *page, const struct kva_model *model, const s
     kva_table_column(&table, "which", false);
     for (size_t g = 0; g < n_groups; g++)
         group_rows(page, &table, model, &groups[g]);
-    kva_page_heading(page, "What each layer caches, for one sequence");
-    kva_page_table(page, &table);
+    kva_page_section(page, &table, "What each layer caches, for one sequence");
 }
 
 static void rules(struct kva_page *page, const struct kva_layer_group *groups, size_t n_groups)
@@ -129,10 +128,7 @@ static void rules(struct kva_page *page, const struct kva_layer_group *groups, s
         kva_table_cell(&table, "%s", groups[g].first->kind);
         kva_table_cell(&table, "%s", why);
     }
-    if (table.n_cells == 0)
-        return;
-    kva_page_heading(page, "Why");
-    kva_page_table(page, &table);
+    kva_page_section(page, &table, "Why");
 }
 
 // ---------------------------------------------------------------- totals
@@ -150,10 +146,7 @@ static void weight_classes(struct kva_page *page, const struct kva_model *model)
         kva_table_count(&table, model->weight_classes[w].parameters);
         kva_table_bytes(&table, model->weight_classes[w].bytes);
     }
-    if (table.n_cells == 0)
-        return;
-    kva_page_heading(page, "Weights");
-    kva_page_table(page, &table);
+    kva_page_section(page, &table, "Weights");
 }
 
 static void at_limit(struct kva_page *page, const struct kva_plan *plan)
@@ -166,9 +159,8 @@ static void at_limit(struct kva_page *page, const struct kva_plan *plan)
     fact(&table, "need", kva_bytes_exactly(page->arena, plan->need));
     fact(&table, "one more token", kva_bytes_exactly(page->arena, plan->bytes_per_token));
     fact(&table, "naive", kva_bytes_exactly(page->arena, plan->naive));
-    kva_page_heading(page, "One sequence of %s tokens, %s cache", kva_human_count(plan->deployment.context, context),
-                     kva_dtype_name(plan->deployment.kv_dtype));
-    kva_page_table(page, &table);
+    kva_page_section(page, &table, "One sequence of %s tokens, %s cache",
+                     kva_human_count(plan->deployment.context, context), kva_dtype_name(plan->deployment.kv_dtype));
 }
 
 static enum kva_status write_page(struct kva_page *page, const void *subject, struct kva_error *error)

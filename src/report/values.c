@@ -21,8 +21,5 @@ void kva_page_values(struct kva_page *page, const struct kva_model *model, bool 
         kva_table_cell(&table, "%s", words);
         kva_table_cell(&table, "%s", origin);
     }
-    if (table.n_cells == 0 && !table.failed)
-        return;
-    kva_page_heading(page, all ? "Every value" : "Filled in where the config is silent");
-    kva_page_table(page, &table);
+    kva_page_section(page, &table, all ? "Every value" : "Filled in where the config is silent");
 }

@@ -78,7 +78,7 @@ static enum kva_status fail(const struct builder *builder, const char *key, cons
     const enum kva_status status =
         kva_fail(builder->error, KVA_BAD_INPUT, builder->file.name, key, "\"%s\": %s was expected", value, expected);
     if (builder->error != NULL)
-        builder->error->line = kva_yaml_line(&builder->file, value);
+        builder->error->line = kva_yaml_line(&builder->file, key, value);
     return status;
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Golden tests of the command line: run.py BINARY [FILE.test ...]
+"""Golden tests of the command line: run.py BINARY [FILE.test | FOLDER ...]
 
 A .test file is plain text. A paragraph is one test:
 
@@ -187,11 +187,20 @@ def run_test(binary, commands):
     return None
 
 
-def main(binary, *files):
+def test_files(paths):
+    """the .test files that are named, or that lie below a folder that is named"""
+    for path in paths:
+        if os.path.isdir(path):
+            yield from sorted(os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names
+                              if name.endswith(".test"))
+        else:
+            yield path
+
+
+def main(binary, *paths):
     binary = os.path.abspath(binary)
-    files = files or sorted(os.path.join(HERE, name) for name in os.listdir(HERE) if name.endswith(".test"))
     passed = failed = 0
-    for path in files:
+    for path in test_files(paths or [HERE]):
         for title, commands in read_tests(path):
             problem = run_test(binary, commands)
             if problem is None:

@@ -1,4 +1,5 @@
-"""Makes every fixture of tests/data/reference, or with --check makes them elsewhere and compares.
+"""Makes every fixture of tests/data/reference, and expected-bf16.safetensors there and in tests/data/hf-tiny, whose
+other files are given; with --check makes them elsewhere and compares.
 
     python tests/reference/make.py            # needs torch 2.11 and transformers 5.17, CPU
     python tests/reference/make.py --check
@@ -6,6 +7,7 @@
 import argparse
 import json
 import math
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -13,17 +15,19 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 import make_batch
+import make_bf16
 import make_hf
 import make_rope
 import make_sambay
 from common import max_abs
 
-HOME = Path(__file__).resolve().parent.parent / "data" / "reference"
+HOME = Path(__file__).resolve().parent.parent / "data"
+GIVEN = "hf-tiny"  # folder of fixtures that are read, and not made
 
 
-def make(out):
-    for maker in (make_hf, make_sambay, make_batch, make_rope):
-        maker.main(Path(out))
+def make(data):
+    for maker in (make_hf, make_sambay, make_bf16, make_batch, make_rope):
+        maker.main(Path(data) / "reference")
 
 
 def near(a, b, limit):
@@ -66,6 +70,7 @@ def main():
     if not arguments.parse_args().check:
         return make(HOME)
     with tempfile.TemporaryDirectory() as place:
+        shutil.copytree(HOME / GIVEN, Path(place) / GIVEN, ignore=shutil.ignore_patterns("expected-bf16*"))
         make(place)
         return compare(Path(place), HOME)
 
