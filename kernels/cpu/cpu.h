@@ -17,7 +17,7 @@ enum {
 struct kva_device {
     enum kva_dtype act;
     uint64_t page_bytes, context_bytes, free_bytes;
-    uint64_t mapped_bytes;  // by the allocations that are alive, as the system counted them
+    uint64_t mapped_bytes;               // by the allocations that are alive, as the system counted them
     float *x_block, *w_block, *y_block;  // [SCRATCH_FLOATS]; x and w only for bf16
     bool profile;
     double stage_start, stage_ms[KVA_N_STAGES];

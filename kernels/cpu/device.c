@@ -20,26 +20,26 @@ static double now_ms(void)
 // Bytes that the process has mapped: the first number of /proc/self/statm, in pages.
 static uint64_t process_bytes(uint64_t page_bytes)
 {
-    uint64_t pages = 0;
+    char line[128] = "";
     FILE *file = fopen("/proc/self/statm", "r");
     if (file == NULL)
         return 0;
-    if (fscanf(file, "%" SCNu64, &pages) != 1)
-        pages = 0;
+    const bool read = fgets(line, sizeof line, file) != NULL;
     fclose(file);
-    return pages * page_bytes;
+    return read ? strtoull(line, NULL, 10) * page_bytes : 0;
 }
 
 static uint64_t available_bytes(void)
 {
+    static const char FIELD[] = "MemAvailable:";
     uint64_t kib = 0;
     char line[128];
     FILE *file = fopen("/proc/meminfo", "r");
     if (file == NULL)
         return UINT64_MAX;
-    while (fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1)
-            break;
+    while (kib == 0 && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, FIELD, sizeof FIELD - 1) == 0)
+            kib = strtoull(line + sizeof FIELD - 1, NULL, 10);
     fclose(file);
     return kib == 0 ? UINT64_MAX : kib * 1024;
 }

@@ -46,7 +46,8 @@ enum kva_status cuda_attention(struct kva_device *device, const struct kva_atten
     if (a.n_spans == 0)
         return KVA_OK;
     if (a.kv_heads == 0 || a.heads % a.kv_heads != 0 || (a.paired && a.kv_heads % 2 != 0) || a.heads > MAX_GRID_YZ ||
-        a.k_dim > MAX_PLAIN_DIM || out_width_of(a) > MAX_PLAIN_DIM || a.cache_rows > MAX_POSITION)
+        a.k_dim > MAX_PLAIN_DIM || out_width_of(a) > MAX_PLAIN_DIM || a.cache_rows > MAX_POSITION ||
+        a.k_stride > UINT32_MAX || a.v_stride > UINT32_MAX)
         return kva_fail(error, KVA_BAD_INPUT, NULL, "attention",
                         "no kernel for %u heads, %u kv heads, dims %u and %u, %llu cache rows", a.heads, a.kv_heads,
                         a.k_dim, a.v_dim, (u64)a.cache_rows);

@@ -40,24 +40,26 @@ __host__ __device__ static inline uint32_t out_width_of(const struct kva_attenti
     return a.paired ? 2 * a.v_dim : a.v_dim;
 }
 
+// The most keys of a step of any kernel: what key_rows::at takes.
+#define MOST_STEP_KEYS 64u
+
 // Where the keys or the values of one head of one sequence lie.
 template <typename T> struct key_rows {
-    const T *fresh, *cache;  // position `past`, and slot 0
-    uint64_t fresh_stride, cache_stride;
-    uint32_t past, cache_rows;  // positions from `past` on are fresh
+    const T *fresh, *cache;                // position `past`, and slot 0
+    uint32_t fresh_stride, cache_stride;  // elements
+    uint32_t past, cache_rows;            // positions from `past` on are fresh
 
-    // The row at `start + i`, base being start % cache_rows: one division for a tile.
+    // The row at `start + i`, i < MOST_STEP_KEYS, base being start % cache_rows: one division for a step, and none of
+    // the branches depends on the lane.
     __device__ const T *at(uint32_t start, uint32_t base, uint32_t i) const
     {
-        if (start + i >= past)
-            return fresh + (start + i - past) * fresh_stride;
         uint32_t slot = base + i;
-        if (slot >= cache_rows) {
-            slot -= cache_rows;
-            if (slot >= cache_rows)
-                slot %= cache_rows;
-        }
-        return cache + slot * cache_stride;
+        slot = slot >= cache_rows ? slot - cache_rows : slot;
+        if (cache_rows < MOST_STEP_KEYS && cache_rows > 0)
+            slot %= cache_rows;
+        const bool is_fresh = start + i >= past;
+        const uint32_t row = is_fresh ? start + i - past : slot, stride = is_fresh ? fresh_stride : cache_stride;
+        return (is_fresh ? fresh : cache) + (uint64_t)row * stride;
     }
 
     __device__ uint32_t base_of(uint32_t start) const { return cache_rows > 0 ? start % cache_rows : 0; }
@@ -71,8 +73,8 @@ __device__ static inline key_rows<T> rows_of(const struct kva_attention_args &a,
     key_rows<T> found;
     found.fresh = (const T *)rows + span.first_row * row_stride + offset;
     found.cache = (const T *)cache + span.sequence * a.cache_rows * width + offset;
-    found.fresh_stride = row_stride;
-    found.cache_stride = width;
+    found.fresh_stride = (uint32_t)row_stride;
+    found.cache_stride = (uint32_t)width;
     found.past = a.fresh ? span.past : UINT32_MAX;
     found.cache_rows = (uint32_t)a.cache_rows;
     return found;

@@ -100,6 +100,7 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS)
 
     float sum[VD / 16][4] = {};  // [m][0, 1]: element value_element(m, g), heads 2 t and 2 t + 1; [2, 3]: the next one
     float largest[2] = {-INFINITY, -INFINITY}, weight[2] = {};  // of heads 2 t, 2 t + 1; log2; this lane's keys only
+    const float to_cap = a.softcap > 0.0f ? a.scale / a.softcap : 0.0f;
     const float to_log2 = a.softcap > 0.0f ? LOG2E : a.scale * LOG2E;
 
     for (uint32_t p = begin + warp * WARP_KEYS; p < end; p += PART_KEYS) {
@@ -118,10 +119,13 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS)
             const uint32_t rows[4] = {k[0][2 * step], k[1][2 * step], k[0][2 * step + 1], k[1][2 * step + 1]};
             mma(s, rows, q[2 * step], q[2 * step + 1]);
         }
+        if (a.softcap > 0.0f) {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                s[i] = a.softcap * tanhf(s[i] * to_cap);
+        }
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            if (a.softcap > 0.0f)
-                s[i] = a.softcap * tanhf(s[i] * a.scale / a.softcap);
             s[i] = g + i / 2 * 8 <= last ? s[i] * to_log2 : -INFINITY;
         }
         float shrink[2];

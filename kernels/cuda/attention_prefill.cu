@@ -58,10 +58,12 @@ __device__ static inline void soften(float (&s)[BN / 8][4], float (&o)[VD / 8][4
                 total += s[n][i];
             }
         weight[half] = fmaf(weight[half], shrink, total);
+        if (__any_sync(0xffffffffu, shrink != 1.0f)) {  // seldom, once a row has met its largest scores
 #pragma unroll
-        for (int n = 0; n < VD / 8; n++) {
-            o[n][2 * half] *= shrink;
-            o[n][2 * half + 1] *= shrink;
+            for (int n = 0; n < VD / 8; n++) {
+                o[n][2 * half] *= shrink;
+                o[n][2 * half + 1] *= shrink;
+            }
         }
     }
 }
@@ -101,6 +103,7 @@ __global__ void __launch_bounds__(PREFILL_THREADS) attention_prefill_kernel(stru
 #pragma unroll
     for (int m = 0; m < MT; m++)
         largest[m][0] = largest[m][1] = -INFINITY;
+    const float to_cap = a.softcap > 0.0f ? a.scale / a.softcap : 0.0f;
     const float to_log2 = a.softcap > 0.0f ? LOG2E : a.scale * LOG2E;
     const uint32_t warp_row = warp * 16 * MT, warp_first = position + warp_row, warp_last = warp_first + 16 * MT - 1;
 
@@ -121,7 +124,7 @@ __global__ void __launch_bounds__(PREFILL_THREADS) attention_prefill_kernel(stru
         const bf16 *k = shared_k + stage * BN * shape::K_ROW, *v = shared_v + stage * BN * shape::V_ROW;
 
         float s[MT][BN / 8][4] = {};
-#pragma unroll 2  // further unrolling costs registers
+#pragma unroll
         for (int step = 0; step < KD / 16; step++) {
             uint32_t query[MT][4];
 #pragma unroll
@@ -147,7 +150,7 @@ __global__ void __launch_bounds__(PREFILL_THREADS) attention_prefill_kernel(stru
                 for (int n = 0; n < BN / 8; n++)
 #pragma unroll
                     for (int i = 0; i < 4; i++)
-                        s[m][n][i] = a.softcap * tanhf(s[m][n][i] * a.scale / a.softcap);
+                        s[m][n][i] = a.softcap * tanhf(s[m][n][i] * to_cap);
         }
         if (start + BN - 1 > warp_first || start < first_visible(warp_last, window)) {
 #pragma unroll

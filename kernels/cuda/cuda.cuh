@@ -21,7 +21,9 @@ extern "C" {
 typedef __nv_bfloat16 bf16;
 typedef unsigned long long u64;  // for %llu
 
+#ifndef KVA_CUDA_PAGE  // the emulation's is small, so that an access beyond a buffer is one beyond its memory
 #define KVA_CUDA_PAGE (2ull << 20)
+#endif
 #define KVA_CUDA_WORKSPACE (32ull << 20)
 
 struct stage_events {

@@ -1,4 +1,4 @@
-// What the module exports: the table of operations.
+// What the module exports: the table of operations, through the function that KVA_KERNELS_SYMBOL names.
 #include "cuda.cuh"
 
 static struct kva_kernels make_table(void)
@@ -48,7 +48,7 @@ static struct kva_kernels make_table(void)
 
 static const struct kva_kernels table = make_table();
 
-extern "C" __attribute__((visibility("default"))) const struct kva_kernels *kva_kernels_cuda(void)
+extern "C" __attribute__((visibility("default"))) const struct kva_kernels *kva_kernels(void)
 {
     return &table;
 }

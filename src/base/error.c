@@ -9,11 +9,11 @@ static void copy(char *to, size_t size, const char *from)
     snprintf(to, size, "%s", from != NULL ? from : "");
 }
 
-enum kva_status kva_fail(struct kva_error *error, enum kva_status status, const char *file, const char *key,
-                         const char *format, ...)
+void kva_error_set(struct kva_error *error, enum kva_status status, const char *file, const char *key,
+                   const char *format, ...)
 {
     if (error == NULL)
-        return status;
+        return;
     // `file` and `key` may point into *error itself
     struct kva_error filled = {.status = status};
     copy(filled.file, sizeof filled.file, file);
@@ -23,13 +23,6 @@ enum kva_status kva_fail(struct kva_error *error, enum kva_status status, const 
     vsnprintf(filled.text, sizeof filled.text, format, arguments);
     va_end(arguments);
     *error = filled;
-    return status;
-}
-
-enum kva_status kva_fail_memory(struct kva_error *error, uint64_t bytes)
-{
-    return kva_fail(error, KVA_MACHINE, NULL, NULL, "out of host memory: %llu bytes were asked for",
-                    (unsigned long long)bytes);
 }
 
 const char *kva_error_line(const struct kva_error *error, char *buffer, size_t size)

@@ -73,9 +73,9 @@ static int unknown_command(const char *name)
         names[c] = COMMANDS[c].name;
     const char *nearest = kva_nearest(name, names, N_COMMANDS);
     if (nearest != NULL)
-        kva_fail(&error, KVA_BAD_INPUT, NULL, name, "no such command; did you mean %s?", nearest);
+        (void)kva_fail(&error, KVA_BAD_INPUT, NULL, name, "no such command; did you mean %s?", nearest);
     else
-        kva_fail(&error, KVA_BAD_INPUT, NULL, name, "no such command; kvatlas --help lists them");
+        (void)kva_fail(&error, KVA_BAD_INPUT, NULL, name, "no such command; kvatlas --help lists them");
     return kva_cli_fail(&error);
 }
 

@@ -18,7 +18,7 @@ struct cases {
 
 static enum kva_status append(struct cases *cases, const struct kva_case *more, size_t n, struct kva_error *error)
 {
-    struct kva_case *grown = realloc(cases->cases, (cases->n + n) * sizeof *grown);
+    struct kva_case *grown = realloc(cases->cases, (cases->n + n + 1) * sizeof *grown);
     if (grown == NULL)
         return kva_fail_memory(error, (cases->n + n) * sizeof *grown);
     cases->cases = grown;
@@ -146,7 +146,7 @@ int kva_cli_verify(struct kva_options *options)
     enum kva_status status = collect(options, &cases, &error);
     if (status == KVA_OK)
         status = kva_atlas_open(options->data, &atlas, &error);
-    if (status == KVA_OK && (results = calloc(cases.n, sizeof *results)) == NULL)
+    if (status == KVA_OK && (results = calloc(cases.n + 1, sizeof *results)) == NULL)
         status = kva_fail_memory(&error, cases.n * sizeof *results);
     if (status == KVA_OK)
         status = run_all(atlas, &cases, results, &n, &error);

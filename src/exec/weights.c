@@ -176,22 +176,6 @@ static enum kva_status fill_random(const struct loader *loader, const struct kva
     return loader->ledger->kernels->fill(loader->ledger->device, &fill, loader->error);
 }
 
-// The tensor in the checkpoint: under its own name, or with a wrapper's prefix before it.
-static const struct kva_st_tensor *find(const struct loader *loader, const struct kva_tensor *tensor)
-{
-    const struct kva_st_tensor *found = kva_safetensors_find(loader->checkpoint, tensor->name);
-    static const char *const PREFIXES[] = {"language_model.", "model.language_model."};
-    for (size_t i = 0; found == NULL && i < sizeof PREFIXES / sizeof *PREFIXES; i++) {
-        char name[512];
-        const char *rest = tensor->name;
-        if (i == 1 && strncmp(rest, "model.", 6) == 0)
-            rest += 6;
-        if (snprintf(name, sizeof name, "%s%s", PREFIXES[i], rest) < (int)sizeof name)
-            found = kva_safetensors_find(loader->checkpoint, name);
-    }
-    return found;
-}
-
 static enum kva_status load_one(const struct loader *loader, struct kva_weights *weights, size_t index,
                                 unsigned char *memory, uint64_t *offset)
 {
@@ -202,7 +186,7 @@ static enum kva_status load_one(const struct loader *loader, struct kva_weights 
     *weight = (struct kva_weight){.data = memory + *offset, .dtype = tensor->dtype, .n_dims = tensor->n_dims};
     enum kva_status status = KVA_OK;
     if (loader->checkpoint != NULL) {
-        const struct kva_st_tensor *found = find(loader, tensor);
+        const struct kva_st_tensor *found = kva_safetensors_find(loader->checkpoint, tensor->name);
         if (found == NULL)
             return kva_fail(loader->error, KVA_BAD_INPUT, loader->options->weights, tensor->name,
                             "is not in the checkpoint");

@@ -247,7 +247,7 @@ static void listen(cyaml_log_t level, void *context, const char *format, va_list
     const char *text = strncmp(message, "Load: ", 6) == 0 ? message + 6 : message;
     const char *place = strstr(text, "(line: "), *field = strstr(text, "in mapping field '");
     if (place != NULL && complaint->line == 0)
-        complaint->line = atoi(place + strlen("(line: "));
+        complaint->line = (int)strtol(place + strlen("(line: "), NULL, 10);
     if (field != NULL && complaint->key[0] == '\0') {
         field += strlen("in mapping field '");
         snprintf(complaint->key, sizeof complaint->key, "%.*s", (int)strcspn(field, "'"), field);
@@ -298,7 +298,8 @@ enum kva_status kva_yaml_load(const struct kva_atlas_file *file, const cyaml_sch
     *loaded = NULL;
     cyaml_err_t result = cyaml_load_data((const uint8_t *)file->bytes, file->length, configuration(&config, &complaint),
                                          schema, &data, NULL);
-    if (result == CYAML_ERR_OOM)
+    // libyaml has no words for running out of memory
+    if (result == CYAML_ERR_OOM || strcmp(complaint.text, "libyaml: (null)") == 0)
         return kva_fail_memory(error, file->length);
     if (result == CYAML_OK && data != NULL) {
         *loaded = data;

@@ -88,7 +88,8 @@ static enum kva_status fail_parse(const json_error_t *problem, const char *file,
 {
     char name[128] = "";
     enum kva_status status;
-    if (json_error_code(problem) == json_error_out_of_memory)
+    // jansson does not always say so when memory ran out, but then it says nothing else
+    if (json_error_code(problem) == json_error_out_of_memory || problem->text[0] == '\0')
         return kva_fail_memory(error, 0);
     if (json_error_code(problem) == json_error_duplicate_key) {
         duplicate_name(problem->text, name, sizeof name);
@@ -132,6 +133,7 @@ enum kva_status kva_json_parse(const char *bytes, size_t length, const char *fil
 const char *kva_json_found(const json_t *value, char *buffer)
 {
     const size_t size = KVA_JSON_FOUND;
+    char number[32];
     switch (json_typeof(value)) {
     case JSON_STRING:
         snprintf(buffer, size, "the text \"%.60s\"", json_string_value(value));
@@ -141,9 +143,8 @@ const char *kva_json_found(const json_t *value, char *buffer)
         break;
     case JSON_REAL:
         // 4.0 is no integer, and should not look like one
-        snprintf(buffer, size, "the number %g", json_real_value(value));
-        if (strpbrk(buffer + strlen("the number "), ".e") == NULL)
-            strcat(buffer, ".0");
+        snprintf(number, sizeof number, "%g", json_real_value(value));
+        snprintf(buffer, size, "the number %s%s", number, strpbrk(number, ".e") == NULL ? ".0" : "");
         break;
     case JSON_ARRAY:
         snprintf(buffer, size, "a list of %zu", json_array_size(value));

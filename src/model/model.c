@@ -187,9 +187,9 @@ static enum kva_status find_config(struct kva_atlas *atlas, const char *name, st
 
 static enum kva_status run(struct kva_build *build)
 {
-    enum kva_status (*const steps[])(struct kva_build *) = {kva_config_architecture, kva_config_values,
-                                                            kva_rules_layers,        kva_rope_read,
-                                                            kva_config_strangers,    kva_weights_read};
+    static enum kva_status (*const steps[])(struct kva_build *) = {kva_config_architecture, kva_config_values,
+                                                                   kva_rules_layers,        kva_rope_read,
+                                                                   kva_config_strangers,    kva_weights_read};
     enum kva_status status = KVA_OK;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && status == KVA_OK; i++)
         status = steps[i](build);

@@ -220,7 +220,7 @@ enum kva_status kva_rules_layers(struct kva_build *build)
         layer->index = (uint32_t)i;
         status = list != NULL ? kind_from_list(build, list, i, &kind, &layer->why)
                               : kind_from_rules(build, i, &kind, &layer->why);
-        if (status == KVA_OK)
+        if (status == KVA_OK && kind != NULL)
             status = fill_layer(build, kind, layer);
         if (status != KVA_OK)
             return status;

@@ -147,10 +147,7 @@ static void stages(struct kva_page *page, const char *title, const struct kva_st
         kva_table_cell(&table, "%.1f", time->flops / 1e9 / repeats);
         kva_table_cell(&table, "%.2f", seconds > 0 ? time->flops / 1e12 / seconds : 0);
     }
-    if (table.n_cells == 0)
-        return;
-    kva_page_heading(page, "%s", title);
-    kva_page_table(page, &table);
+    kva_page_section(page, &table, "%s", title);
 }
 
 static void ledger(struct kva_page *page, const struct kva_result *result)
@@ -169,8 +166,7 @@ static void ledger(struct kva_page *page, const struct kva_result *result)
         cell_exact(&table, entry->asked);
         cell_exact(&table, entry->given);
     }
-    kva_page_heading(page, "Ledger");
-    kva_page_table(page, &table);
+    kva_page_section(page, &table, "Ledger");
 }
 
 static enum kva_status write_run(struct kva_page *page, const void *subject, struct kva_error *error)

@@ -95,7 +95,7 @@ static void measure(const struct kva_table *table, size_t *widths)
 {
     for (size_t c = 0; c < table->n_columns; c++)
         widths[c] = visible(table->titles[c]);
-    for (size_t i = 0; i < table->n_cells; i++) {
+    for (size_t i = 0; table->n_columns > 0 && i < table->n_cells; i++) {
         size_t width = visible(table->cells[i]);
         if (width > widths[i % table->n_columns])
             widths[i % table->n_columns] = width;

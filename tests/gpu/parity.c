@@ -265,6 +265,13 @@ int main(int argc, char **argv)
             fprintf(stderr, "open: %s: %s\n", error.key, error.text);
             return 4;
         }
+        const uint64_t workspace_bytes = p.kernels->workspace_bytes;
+        void *workspace = NULL;
+        if (workspace_bytes > 0) {
+            stop_on(p.kernels->alloc(p.device, workspace_bytes, &workspace, &error), &error);
+            p.kernels->set_workspace(p.device, workspace, workspace_bytes);
+        }
+        const uint64_t used = p.kernels->used(p.device);
         if (time_mode) {
             parity_time(&p);
         } else {
@@ -275,6 +282,11 @@ int main(int argc, char **argv)
             parity_attention(&p);
         }
         parity_release(&p);
+        // code that a library loads on the way is device memory too: open should have loaded all there is
+        const uint64_t grown = p.kernels->used(p.device) - used;
+        parity_result(&p, grown == 0 || grown > UINT64_MAX / 2, "device memory grown behind our back: %lld bytes",
+                      (long long)grown);
+        p.kernels->free(p.device, workspace, workspace_bytes);
         p.kernels->close(p.device);
     }
     printf("%u passed, %u failed\n", p.passed, p.failed);

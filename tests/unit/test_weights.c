@@ -9,12 +9,15 @@
 #include "model/arch.h"
 #include "model/safetensors.h"
 
+#ifndef TEST_DATA
+#define TEST_DATA "tests/data"
+#endif
+
 static struct kva_atlas *atlas;
 
 static const char *data(const char *name, char *buffer)
 {
-    const char *root = getenv("KVA_TEST_DATA");
-    snprintf(buffer, 4096, "%s/%s", root != NULL ? root : "tests/data", name);
+    snprintf(buffer, 4096, TEST_DATA "/%s", name);
     return buffer;
 }
 

@@ -78,6 +78,20 @@ template <typename T> static inline T __shfl_xor_sync(unsigned mask, T value, in
     return other;
 }
 
+static inline int __any_sync(unsigned mask, int mine)
+{
+    (void)mask;
+    size_t stride;
+    const unsigned char *all = emulated_exchange(&mine, sizeof mine, &stride);
+    int any = 0;
+    for (int lane = 0; lane < 32; lane++) {
+        int value;
+        memcpy(&value, all + (size_t)lane * stride, sizeof value);
+        any |= value;
+    }
+    return any != 0;
+}
+
 template <typename T> static inline T __ldcs(const T *p)
 {
     return *p;

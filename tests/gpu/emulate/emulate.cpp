@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <chrono>
+#include <map>
 #include <stdlib.h>
 #include <vector>
 
@@ -250,6 +251,7 @@ void emulated_launch(const char *name, dim3 grid, dim3 block, size_t shared, con
 // ---------------------------------------------------------------- the runtime
 
 static size_t allocated;
+static std::map<void *, size_t> sizes;
 
 cudaError_t cudaGetLastError(void)
 {
@@ -312,24 +314,31 @@ cudaError_t cudaStreamSynchronize(cudaStream_t)
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
     const size_t whole = (bytes + 255) / 256 * 256;
-    *memory = whole <= (size_t)16 << 30 ? aligned_alloc(256, whole) : NULL;
+    if (whole < bytes || whole > (size_t)16 << 30)
+        return cudaErrorMemoryAllocation;
+    *memory = aligned_alloc(256, whole);
     if (*memory == NULL)
         return cudaErrorMemoryAllocation;
     memset(*memory, 0xff, whole);
     allocated += bytes;
+    sizes[*memory] = bytes;
     return cudaSuccess;
 }
 
 cudaError_t cudaFree(void *memory)
 {
-    free(memory);
+    if (memory != NULL) {
+        allocated -= sizes[memory];
+        sizes.erase(memory);
+        free(memory);
+    }
     return cudaSuccess;
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
     *total_bytes = (size_t)16 << 30;
-    *free_bytes = *total_bytes - allocated % *total_bytes;
+    *free_bytes = *total_bytes - allocated;
     return cudaSuccess;
 }
 
