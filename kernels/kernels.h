@@ -107,7 +107,8 @@ struct kva_glu_args {
 enum kva_glu { KVA_GLU_SILU, KVA_GLU_GELU_TANH, KVA_GLU_GELU };
 
 // Causal convolution of every channel with its own K taps, then SiLU; the state holds the K - 1 inputs before the
-// span, oldest first, zeros at the start, and afterwards the span's last K - 1.
+// span, oldest first, and afterwards the span's last K - 1. A span with past 0 begins with zeros, whatever the state's
+// memory holds.
 struct kva_conv_args {
     const void *x;       // act [rows, channels], stride x_stride
     const void *weight;  // act [channels, K]
@@ -122,6 +123,7 @@ struct kva_conv_args {
 
 // Mamba-1 selective scan: dt = softplus(dt + dt_bias), A = -exp(a_log),
 //   h = exp(dt A) h + dt B x        y = C . h + D x          (no gate)
+// A span with past 0 begins with h = 0, whatever the state's memory holds.
 struct kva_scan_args {
     const void *x;        // act [rows, channels]
     const void *dt;       // act [rows, channels], before the bias

@@ -70,8 +70,8 @@ enum kva_status cuda_attention(struct kva_device *device, const struct kva_atten
                 launch_plain_decode(device, a, extent);
             launch_attention_combine(device, a, extent);
         }
-        CHECK_LAUNCH(error, "attention", "%u spans, %u rows, %u parts, %u heads, %u kv heads, dims %u and %u", a.n_spans,
-                     extent.rows, extent.parts, a.heads, a.kv_heads, a.k_dim, a.v_dim);
+        CHECK_LAUNCH(error, "attention", "%u spans, %u rows, %u parts, %u heads, %u kv heads, dims %u and %u",
+                     a.n_spans, extent.rows, extent.parts, a.heads, a.kv_heads, a.k_dim, a.v_dim);
     }
     return KVA_OK;
 }

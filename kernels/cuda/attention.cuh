@@ -45,7 +45,7 @@ __host__ __device__ static inline uint32_t out_width_of(const struct kva_attenti
 
 // Where the keys or the values of one head of one sequence lie.
 template <typename T> struct key_rows {
-    const T *fresh, *cache;                // position `past`, and slot 0
+    const T *fresh, *cache;               // position `past`, and slot 0
     uint32_t fresh_stride, cache_stride;  // elements
     uint32_t past, cache_rows;            // positions from `past` on are fresh
 
@@ -98,7 +98,7 @@ __device__ static inline key_rows<T> values_of(const struct kva_attention_args &
 
 // ---------------------------------------------------------------- parts of a one-row span
 
-#define PART_KEYS 64u       // a part is a multiple of this: one step of the decode kernel
+#define PART_KEYS 64u  // a part is a multiple of this: one step of the decode kernel
 #define LEAST_PART_KEYS 128u
 
 // Keys of one part. Part i of a span covers visible keys i * keys .. (i + 1) * keys - 1.
@@ -111,7 +111,8 @@ __host__ __device__ static inline uint32_t part_keys_of(uint32_t visible, uint32
 __device__ static inline float *part_scratch(const struct kva_attention_args &a, uint32_t span, uint32_t head,
                                              uint32_t part)
 {
-    const uint64_t width = out_width_of(a) + 2;  // the unscaled sum of values; the largest score, log2; the sum of weights
+    const uint64_t width =
+        out_width_of(a) + 2;  // the unscaled sum of values; the largest score, log2; the sum of weights
     return a.scratch + (((uint64_t)span * a.heads + head) * KVA_ATTENTION_SPLITS + part) * width;
 }
 

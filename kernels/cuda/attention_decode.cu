@@ -16,7 +16,7 @@
 #define DECODE_HEADS 8
 #define WARP_KEYS 16
 
-static_assert(DECODE_WARPS *WARP_KEYS == PART_KEYS, "a part is made of whole steps");
+static_assert(DECODE_WARPS * WARP_KEYS == PART_KEYS, "a part is made of whole steps");
 
 __device__ static inline uint4 load16(const bf16 *p)
 {
@@ -75,6 +75,7 @@ template <int KD, int VD>
 __global__ void __launch_bounds__(32 * DECODE_WARPS)
     attention_decode_kernel(struct kva_attention_args a, uint32_t most_parts)
 {
+    grid_begin();
     __shared__ float sums[DECODE_WARPS][DECODE_HEADS][VD + 4];
     __shared__ float largests[DECODE_WARPS][DECODE_HEADS], weights[DECODE_WARPS][DECODE_HEADS];
     const struct kva_span span = a.spans[blockIdx.z];
@@ -95,8 +96,10 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS)
 
     uint32_t q[KD / 8] = {};  // of head g of this block
     if (g < heads)
-        load_key_row<KD>(q, (const bf16 *)a.q + span.first_row * a.q_stride +
-                                (uint64_t)query_head_of(a, key_head, first_head + g) * KD, t);
+        load_key_row<KD>(q,
+                         (const bf16 *)a.q + span.first_row * a.q_stride +
+                             (uint64_t)query_head_of(a, key_head, first_head + g) * KD,
+                         t);
 
     float sum[VD / 16][4] = {};  // [m][0, 1]: element value_element(m, g), heads 2 t and 2 t + 1; [2, 3]: the next one
     float largest[2] = {-INFINITY, -INFINITY}, weight[2] = {};  // of heads 2 t, 2 t + 1; log2; this lane's keys only
@@ -204,8 +207,7 @@ bool launch_attention_decode(struct kva_device *device, const struct kva_attenti
     const uint32_t k = a.k_dim, v = out_width_of(a);
 #define LAUNCH(KD, VD)                                                                                                 \
     if (k == KD && v == VD) {                                                                                          \
-        KVA_LAUNCH((attention_decode_kernel<KD, VD>), grid, 32 * DECODE_WARPS, 0, device->stream, a,                   \
-                   extent.most_parts);                                                                                 \
+        KVA_LAUNCH((attention_decode_kernel<KD, VD>), grid, 32 * DECODE_WARPS, 0, device, a, extent.most_parts);       \
         return true;                                                                                                   \
     }
     DECODE_SHAPES(LAUNCH)

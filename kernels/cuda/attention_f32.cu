@@ -1,5 +1,5 @@
-// Plain attention for any dims and element type, all arithmetic in float32: a warp for one query row and head. Exact and
-// simple rather than fast; also the kernel that puts the parts of a one-row span together, whoever made them.
+// Plain attention for any dims and element type, all arithmetic in float32: a warp for one query row and head. Exact
+// and simple rather than fast; also the kernel that puts the parts of a one-row span together, whoever made them.
 #include "attention.cuh"
 
 #include <stdio.h>
@@ -76,6 +76,7 @@ __device__ static inline void plain_attend(plain_state<N> &state, const struct k
 template <typename T, int N>
 __global__ void __launch_bounds__(32 * PLAIN_WARPS) plain_prefill_kernel(struct kva_attention_args a)
 {
+    grid_begin();
     const struct kva_span span = a.spans[blockIdx.z];
     const uint32_t row = blockIdx.x * PLAIN_WARPS + threadIdx.x / 32, head = blockIdx.y;
     if (span.rows <= 1 || row >= span.rows)
@@ -97,6 +98,7 @@ __global__ void __launch_bounds__(32 * PLAIN_WARPS) plain_prefill_kernel(struct 
 template <typename T, int N>
 __global__ void __launch_bounds__(32) plain_decode_kernel(struct kva_attention_args a, uint32_t most_parts)
 {
+    grid_begin();
     const struct kva_span span = a.spans[blockIdx.z];
     if (span.rows != 1)
         return;
@@ -126,6 +128,7 @@ __global__ void __launch_bounds__(32) plain_decode_kernel(struct kva_attention_a
 template <typename T>
 __global__ void __launch_bounds__(COMBINE_THREADS) combine_kernel(struct kva_attention_args a, uint32_t most_parts)
 {
+    grid_begin();
     __shared__ float factors[KVA_ATTENTION_SPLITS];
     const struct kva_span span = a.spans[blockIdx.y];
     if (span.rows != 1)
@@ -161,7 +164,7 @@ template <typename T, int N>
 static void plain_prefill_of(struct kva_device *device, const struct kva_attention_args &a, uint32_t rows)
 {
     const dim3 grid((unsigned)divide_up(rows, PLAIN_WARPS), a.heads, a.n_spans);
-    KVA_LAUNCH((plain_prefill_kernel<T, N>), grid, 32 * PLAIN_WARPS, 0, device->stream, a);
+    KVA_LAUNCH((plain_prefill_kernel<T, N>), grid, 32 * PLAIN_WARPS, 0, device, a);
 }
 
 template <typename T, int N>
@@ -169,7 +172,7 @@ static void plain_decode_of(struct kva_device *device, const struct kva_attentio
                             const struct attention_extent &extent)
 {
     const dim3 grid(extent.parts, a.heads, a.n_spans);
-    KVA_LAUNCH((plain_decode_kernel<T, N>), grid, 32, 0, device->stream, a, extent.most_parts);
+    KVA_LAUNCH((plain_decode_kernel<T, N>), grid, 32, 0, device, a, extent.most_parts);
 }
 
 void launch_plain_prefill(struct kva_device *device, const struct kva_attention_args &a,
@@ -194,7 +197,7 @@ void launch_attention_combine(struct kva_device *device, const struct kva_attent
                               const struct attention_extent &extent)
 {
     const dim3 grid(a.heads, a.n_spans);
-    FOR_ACT(device, KVA_LAUNCH(combine_kernel<T>, grid, COMBINE_THREADS, 0, device->stream, a, extent.most_parts));
+    FOR_ACT(device, KVA_LAUNCH(combine_kernel<T>, grid, COMBINE_THREADS, 0, device, a, extent.most_parts));
 }
 
 cudaError_t prepare_attention_f32(void)

@@ -11,9 +11,10 @@
 #define PREFILL_WARPS 4
 #define PREFILL_THREADS (32 * PREFILL_WARPS)
 
-// MT: 16-row tiles of one warp; BN: keys of one step.
-template <int KD, int VD, int MT, int BN> struct prefill_shape {
-    static constexpr int BM = 16 * MT * PREFILL_WARPS;      // query rows of a block
+// MT: 16-row tiles of one warp; BN: keys of one stage; SN: keys whose scores a warp holds at once, which is what its
+// registers allow.
+template <int KD, int VD, int MT, int BN, int SN> struct prefill_shape {
+    static constexpr int BM = 16 * MT * PREFILL_WARPS;    // query rows of a block
     static constexpr int K_ROW = KD + 8, V_ROW = VD + 8;  // elements of a row in shared memory
     static constexpr size_t shared = sizeof(bf16) * (BM * K_ROW + 2 * BN * (K_ROW + V_ROW));
 };
@@ -33,15 +34,15 @@ __device__ static inline void fetch_tile(bf16 *to, const key_rows<bf16> &rows, u
 }
 
 // The running softmax's part of one step for one 16-row tile: s becomes weights, the older sums shrink.
-template <int VD, int BN>
-__device__ static inline void soften(float (&s)[BN / 8][4], float (&o)[VD / 8][4], float (&largest)[2],
+template <int VD, int SN>
+__device__ static inline void soften(float (&s)[SN / 8][4], float (&o)[VD / 8][4], float (&largest)[2],
                                      float (&weight)[2], float to_log2)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {  // rows g and g + 8
         float most = -INFINITY;
 #pragma unroll
-        for (int n = 0; n < BN / 8; n++)
+        for (int n = 0; n < SN / 8; n++)
             most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
@@ -51,7 +52,7 @@ __device__ static inline void soften(float (&s)[BN / 8][4], float (&o)[VD / 8][4
         largest[half] = most;
         float total = 0.0f;
 #pragma unroll
-        for (int n = 0; n < BN / 8; n++)
+        for (int n = 0; n < SN / 8; n++)
 #pragma unroll
             for (int i = 2 * half; i < 2 * half + 2; i++) {
                 s[n][i] = exp2_fast(fmaf(s[n][i], to_log2, -offset));
@@ -68,10 +69,11 @@ __device__ static inline void soften(float (&s)[BN / 8][4], float (&o)[VD / 8][4
     }
 }
 
-template <int KD, int VD, int MT, int BN>
+template <int KD, int VD, int MT, int BN, int SN>
 __global__ void __launch_bounds__(PREFILL_THREADS) attention_prefill_kernel(struct kva_attention_args a)
 {
-    typedef prefill_shape<KD, VD, MT, BN> shape;
+    grid_begin();
+    typedef prefill_shape<KD, VD, MT, BN, SN> shape;
     KVA_DYNAMIC_SHARED(shared);
     bf16 *shared_q = (bf16 *)shared, *shared_k = shared_q + shape::BM * shape::K_ROW,
          *shared_v = shared_k + 2 * BN * shape::K_ROW;
@@ -84,12 +86,7 @@ __global__ void __launch_bounds__(PREFILL_THREADS) attention_prefill_kernel(stru
     const uint32_t rows = span.rows - first_row < shape::BM ? span.rows - first_row : shape::BM;
     const uint32_t position = span.past + first_row;  // of the block's first row
     const uint32_t first = first_visible(position, window), last = position + rows - 1;
-    __shared__ key_rows<bf16> keys, values;  // here rather than in every thread's registers, which are short
-    if (threadIdx.x == 0) {
-        keys = keys_of<bf16>(a, span, key_head);
-        values = values_of<bf16>(a, span, key_head);
-    }
-    __syncthreads();
+    const key_rows<bf16> keys = keys_of<bf16>(a, span, key_head), values = values_of<bf16>(a, span, key_head);
 
     const bf16 *q = (const bf16 *)a.q + ((uint64_t)span.first_row + first_row) * a.q_stride + (uint64_t)head * KD;
 #pragma unroll
@@ -119,72 +116,79 @@ __global__ void __launch_bounds__(PREFILL_THREADS) attention_prefill_kernel(stru
             fetch_tile<VD, BN>(shared_v + (stage ^ 1) * BN * shape::V_ROW, values, start + BN, first, last);
         }
         copy_commit();
-        if (start > warp_last || start + BN <= first_visible(warp_first, window))
-            continue;  // this warp's rows see none of these keys
-        const bf16 *k = shared_k + stage * BN * shape::K_ROW, *v = shared_v + stage * BN * shape::V_ROW;
+#pragma unroll 1
+        for (uint32_t part = 0; part < BN; part += SN) {
+            const uint32_t from = start + part;  // position of the first key
+            if (from > warp_last || from + SN <= first_visible(warp_first, window))
+                continue;  // this warp's rows see none of these keys
+            const bf16 *k = shared_k + (stage * BN + part) * shape::K_ROW,
+                       *v = shared_v + (stage * BN + part) * shape::V_ROW;
 
-        float s[MT][BN / 8][4] = {};
+            float s[MT][SN / 8][4] = {};
 #pragma unroll
-        for (int step = 0; step < KD / 16; step++) {
-            uint32_t query[MT][4];
+            for (int step = 0; step < KD / 16; step++) {
+                uint32_t query[MT][4];
 #pragma unroll
-            for (int m = 0; m < MT; m++)
-                load_matrices(query[m], shared_q + (warp_row + 16 * m + lane % 16) * shape::K_ROW + 16 * step +
-                                            lane / 16 * 8);
+                for (int m = 0; m < MT; m++)
+                    load_matrices(query[m], shared_q + (warp_row + 16 * m + lane % 16) * shape::K_ROW + 16 * step +
+                                                lane / 16 * 8);
 #pragma unroll
-            for (int n = 0; n < BN / 16; n++) {
-                uint32_t key[4];
-                load_matrices(key, k + (16 * n + lane % 8 + lane / 16 * 8) * shape::K_ROW + 16 * step +
-                                       lane / 8 % 2 * 8);
+                for (int n = 0; n < SN / 16; n++) {
+                    uint32_t key[4];
+                    load_matrices(key, k + (16 * n + lane % 8 + lane / 16 * 8) * shape::K_ROW + 16 * step +
+                                           lane / 8 % 2 * 8);
 #pragma unroll
-                for (int m = 0; m < MT; m++) {
-                    mma(s[m][2 * n], query[m], key[0], key[1]);
-                    mma(s[m][2 * n + 1], query[m], key[2], key[3]);
+                    for (int m = 0; m < MT; m++) {
+                        mma(s[m][2 * n], query[m], key[0], key[1]);
+                        mma(s[m][2 * n + 1], query[m], key[2], key[3]);
+                    }
                 }
             }
-        }
-        if (a.softcap > 0.0f) {
+            if (a.softcap > 0.0f) {
+#pragma unroll
+                for (int m = 0; m < MT; m++)
+#pragma unroll
+                    for (int n = 0; n < SN / 8; n++)
+#pragma unroll
+                        for (int i = 0; i < 4; i++)
+                            s[m][n][i] = a.softcap * tanhf(s[m][n][i] * to_cap);
+            }
+            if (from + SN - 1 > warp_first || from < first_visible(warp_last, window)) {
+#pragma unroll
+                for (int m = 0; m < MT; m++)
+#pragma unroll
+                    for (int n = 0; n < SN / 8; n++)
+#pragma unroll
+                        for (int i = 0; i < 4; i++) {
+                            const uint32_t key = from + 8 * n + 2 * t + i % 2,
+                                           row = warp_first + 16 * m + g + i / 2 * 8;
+                            if (key > row || (window > 0 && key + window <= row))
+                                s[m][n][i] = -INFINITY;
+                        }
+            }
 #pragma unroll
             for (int m = 0; m < MT; m++)
+                soften<VD, SN>(s[m], o[m], largest[m], weight[m], to_log2);
 #pragma unroll
-                for (int n = 0; n < BN / 8; n++)
+            for (int step = 0; step < SN / 16; step++) {
+                uint32_t weights[MT][4];
 #pragma unroll
-                    for (int i = 0; i < 4; i++)
-                        s[m][n][i] = a.softcap * tanhf(s[m][n][i] * to_cap);
-        }
-        if (start + BN - 1 > warp_first || start < first_visible(warp_last, window)) {
-#pragma unroll
-            for (int m = 0; m < MT; m++)
-#pragma unroll
-                for (int n = 0; n < BN / 8; n++)
+                for (int m = 0; m < MT; m++)
 #pragma unroll
                     for (int i = 0; i < 4; i++) {
-                        const uint32_t key = start + 8 * n + 2 * t + i % 2, row = warp_first + 16 * m + g + i / 2 * 8;
-                        if (key > row || (window > 0 && key + window <= row))
-                            s[m][n][i] = -INFINITY;
+                        const float *pair = &s[m][2 * step + i / 2][i % 2 * 2];
+                        weights[m][i] = pack_bf16(pair[0], pair[1]);
                     }
-        }
 #pragma unroll
-        for (int m = 0; m < MT; m++)
-            soften<VD, BN>(s[m], o[m], largest[m], weight[m], to_log2);
+                for (int n = 0; n < VD / 16; n++) {
+                    uint32_t value[4];
+                    load_matrices_transposed(value,
+                                             v + (16 * step + lane % 16) * shape::V_ROW + 16 * n + lane / 16 * 8);
 #pragma unroll
-        for (int step = 0; step < BN / 16; step++) {
-            uint32_t weights[MT][4];
-#pragma unroll
-            for (int m = 0; m < MT; m++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    const float *pair = &s[m][2 * step + i / 2][i % 2 * 2];
-                    weights[m][i] = pack_bf16(pair[0], pair[1]);
-                }
-#pragma unroll
-            for (int n = 0; n < VD / 16; n++) {
-                uint32_t value[4];
-                load_matrices_transposed(value, v + (16 * step + lane % 16) * shape::V_ROW + 16 * n + lane / 16 * 8);
-#pragma unroll
-                for (int m = 0; m < MT; m++) {
-                    mma(o[m][2 * n], weights[m], value[0], value[1]);
-                    mma(o[m][2 * n + 1], weights[m], value[2], value[3]);
+                    for (int m = 0; m < MT; m++) {
+                        mma(o[m][2 * n], weights[m], value[0], value[1]);
+                        mma(o[m][2 * n + 1], weights[m], value[2], value[3]);
+                    }
                 }
             }
         }
@@ -209,23 +213,26 @@ __global__ void __launch_bounds__(PREFILL_THREADS) attention_prefill_kernel(stru
         }
 }
 
-// The dims that have an instance: key, value as the product sees it; 16-row tiles of a warp, keys of a step.
+// The dims that have an instance: key, value as the product sees it; MT, BN, SN.
 #define PREFILL_SHAPES(SHAPE)                                                                                          \
-    SHAPE(16, 16, 1, 64)                                                                                               \
-    SHAPE(16, 32, 1, 64)                                                                                               \
-    SHAPE(32, 32, 1, 64)                                                                                               \
-    SHAPE(64, 64, 2, 64) SHAPE(64, 128, 2, 64) SHAPE(96, 96, 2, 64) SHAPE(128, 128, 2, 64) SHAPE(256, 256, 1, 32)
+    SHAPE(16, 16, 1, 64, 64)                                                                                           \
+    SHAPE(16, 32, 1, 64, 64)                                                                                           \
+    SHAPE(32, 32, 1, 64, 64)                                                                                           \
+    SHAPE(64, 64, 2, 64, 64)                                                                                           \
+    SHAPE(64, 128, 2, 64, 32)                                                                                          \
+    SHAPE(96, 96, 2, 64, 32)                                                                                           \
+    SHAPE(128, 128, 2, 64, 32)                                                                                         \
+    SHAPE(256, 256, 1, 32, 32)
 
 bool launch_attention_prefill(struct kva_device *device, const struct kva_attention_args &a,
                               const struct attention_extent &extent)
 {
     const uint32_t k = a.k_dim, v = out_width_of(a);
-#define LAUNCH(KD, VD, MT, BN)                                                                                         \
+#define LAUNCH(KD, VD, MT, BN, SN)                                                                                     \
     if (k == KD && v == VD) {                                                                                          \
-        typedef prefill_shape<KD, VD, MT, BN> shape;                                                                   \
+        typedef prefill_shape<KD, VD, MT, BN, SN> shape;                                                               \
         const dim3 grid((unsigned)divide_up(extent.rows, shape::BM), a.heads, a.n_spans);                              \
-        KVA_LAUNCH((attention_prefill_kernel<KD, VD, MT, BN>), grid, PREFILL_THREADS, shape::shared, device->stream,   \
-                   a);                                                                                                 \
+        KVA_LAUNCH((attention_prefill_kernel<KD, VD, MT, BN, SN>), grid, PREFILL_THREADS, shape::shared, device, a);   \
         return true;                                                                                                   \
     }
     PREFILL_SHAPES(LAUNCH)
@@ -235,8 +242,8 @@ bool launch_attention_prefill(struct kva_device *device, const struct kva_attent
 
 cudaError_t prepare_attention_prefill(void)
 {
-#define TOUCH(KD, VD, MT, BN)                                                                                          \
-    PREPARE(attention_prefill_kernel<KD, VD, MT, BN>, prefill_shape<KD, VD, MT, BN>::shared);
+#define TOUCH(KD, VD, MT, BN, SN)                                                                                      \
+    PREPARE(attention_prefill_kernel<KD, VD, MT, BN, SN>, prefill_shape<KD, VD, MT, BN, SN>::shared);
     PREFILL_SHAPES(TOUCH)
 #undef TOUCH
     return cudaSuccess;

@@ -10,6 +10,7 @@
 template <typename Unit>
 __global__ void __launch_bounds__(CACHE_THREADS) cache_write_kernel(struct kva_cache_write_args a, uint32_t first_span)
 {
+    grid_begin();
     const struct kva_span span = a.spans[first_span + blockIdx.y];
     const uint64_t first = span.rows > a.cache_rows ? span.rows - a.cache_rows : 0;
     for (uint64_t r = first + blockIdx.x; r < span.rows; r += gridDim.x) {
@@ -37,7 +38,7 @@ static void launch_cache_write(struct kva_device *device, struct kva_cache_write
     rows = at_most(rows, a.cache_rows);
     for (uint32_t first = 0; rows > 0 && first < a.n_spans; first += MAX_GRID_YZ) {
         const dim3 grid((unsigned)rows, (unsigned)at_most(a.n_spans - first, MAX_GRID_YZ));
-        KVA_LAUNCH(cache_write_kernel<Unit>, grid, CACHE_THREADS, 0, device->stream, a, first);
+        KVA_LAUNCH(cache_write_kernel<Unit>, grid, CACHE_THREADS, 0, device, a, first);
     }
 }
 

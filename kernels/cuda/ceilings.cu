@@ -12,6 +12,7 @@
 
 __global__ void __launch_bounds__(READ_THREADS) read_kernel(const uint4 *data, uint64_t n, uint32_t *never)
 {
+    grid_begin();
     const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
     uint32_t sum = 0;
     uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
@@ -78,8 +79,8 @@ static enum kva_status read_ceiling(struct kva_device *device, const struct time
     status = median_time(
         device, timer,
         [&]() {
-            KVA_LAUNCH(read_kernel, 4 * device->multiprocessors, READ_THREADS, 0, device->stream,
-                       (const uint4 *)memory, bytes / sizeof(uint4), (uint32_t *)memory);
+            KVA_LAUNCH(read_kernel, 4 * device->multiprocessors, READ_THREADS, 0, device, (const uint4 *)memory,
+                       bytes / sizeof(uint4), (uint32_t *)memory);
             CHECK_LAUNCH(error, "ceilings", "a read of %llu bytes", (u64)bytes);
             return KVA_OK;
         },
@@ -101,7 +102,8 @@ static enum kva_status product_ceiling(struct kva_device *device, const struct t
     a.y = memory + 2 * bytes;
     a.rows = a.n_in = a.n_out = a.x_stride = a.y_stride = side;
     double milliseconds = 0.0;
-    status = median_time(device, timer, [&]() { return cuda_linear(device, &a, error); }, &milliseconds, error);
+    status = median_time(
+        device, timer, [&]() { return cuda_linear(device, &a, error); }, &milliseconds, error);
     *rate = milliseconds > 0.0 ? 2.0 * (double)side * (double)side * (double)side / (milliseconds * 1e-3) : 0.0;
     return status;
 }

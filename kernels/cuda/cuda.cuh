@@ -37,6 +37,7 @@ struct kva_device {
     uint32_t multiprocessors;
     cudaStream_t stream;
     cublasHandle_t blas;
+    bool overlap;  // kernels start while the one before them ends
     struct kva_device_info info;
 
     // --profile: one pair of events for each stage entered since the last reset
@@ -75,9 +76,51 @@ static inline enum kva_status cuda_failed(struct kva_error *error, const char *o
         }                                                                                                              \
     } while (0)
 
+// Kernels that follow each other overlap (programmatic dependent launch): the next one's blocks may start once all
+// blocks of this one have, and wait in grid_begin, the first statement of every kernel, until all earlier kernels have
+// ended and their writes are seen. That takes the launch latency out of a chain of small kernels. Every thread of every
+// block must call it, also one that has nothing to do: a kernel that ends has to mean that all before it have.
+__device__ static inline void grid_launch_next(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+__device__ static inline void grid_wait(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+__device__ static inline void grid_begin(void)
+{
+    grid_launch_next();
+    grid_wait();
+}
+
 #ifndef KVA_LAUNCH
-#define KVA_LAUNCH(kernel, grid, block, shared, stream, ...) kernel<<<grid, block, shared, stream>>>(__VA_ARGS__)
+#define KVA_LAUNCH(kernel, grid, block, shared, device, ...) launch(device, kernel, grid, block, shared, __VA_ARGS__)
 #define KVA_DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+
+// A failure is the last error, which CHECK_LAUNCH looks at.
+template <typename... Parameters, typename... Arguments>
+static inline void launch(struct kva_device *device, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                          size_t shared, Arguments... arguments)
+{
+    cudaLaunchAttribute overlap = {};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared;
+    config.stream = device->stream;
+    config.attrs = &overlap;
+    config.numAttrs = device->overlap ? 1 : 0;
+    cudaLaunchKernelEx(&config, kernel, arguments...);
+}
 #endif
 
 // Loads a kernel now, so that its code does not take device memory later, and raises its shared-memory limit.

@@ -32,9 +32,18 @@ static void driver_version(char *text, size_t size)
 static cudaError_t prepare_kernels(void)
 {
     cudaError_t (*const all[])(void) = {
-        prepare_attention_decode, prepare_attention_f32, prepare_attention_prefill, prepare_cache,
-        prepare_differential,     prepare_elementwise,   prepare_fill,              prepare_linear,
-        prepare_mamba,            prepare_norm,          prepare_rope,              prepare_ceilings,
+        prepare_attention_decode,
+        prepare_attention_f32,
+        prepare_attention_prefill,
+        prepare_cache,
+        prepare_differential,
+        prepare_elementwise,
+        prepare_fill,
+        prepare_linear,
+        prepare_mamba,
+        prepare_norm,
+        prepare_rope,
+        prepare_ceilings,
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         const cudaError_t status = all[i]();
@@ -52,8 +61,8 @@ static enum kva_status open_blas(struct kva_device *device, struct kva_error *er
         return kva_fail(error, KVA_MACHINE, NULL, "open", "cublasCreate: %s", cublasGetStatusString(status));
     }
     cublasSetStream(device->blas, device->stream);
-    cublasSetMathMode(device->blas, (cublasMath_t)(CUBLAS_DEFAULT_MATH |
-                                                   CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
+    cublasSetMathMode(device->blas,
+                      (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
     return warm_up_linear(device, error);
 }
 
@@ -66,6 +75,7 @@ static enum kva_status open_device(struct kva_device *device, struct kva_error *
     CHECK_CUDA(error, "open", cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking));
     CHECK_CUDA(error, "open", prepare_kernels());
     device->multiprocessors = (uint32_t)properties.multiProcessorCount;
+    device->overlap = properties.major >= 9 && getenv("KVATLAS_NO_OVERLAP") == NULL;
 
     const enum kva_status status = open_blas(device, error);
     if (status != KVA_OK)

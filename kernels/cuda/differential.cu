@@ -17,6 +17,7 @@ __device__ static inline float warp_dot(const float *a, const float *b, uint32_t
 template <typename T>
 __global__ void __launch_bounds__(32 * PAIR_WARPS) differential_kernel(struct kva_differential_args a)
 {
+    grid_begin();
     const uint32_t lane = threadIdx.x % 32, pair = blockIdx.y * PAIR_WARPS + threadIdx.x / 32;
     if (pair >= a.heads / 2)
         return;
@@ -44,7 +45,7 @@ enum kva_status cuda_differential(struct kva_device *device, const struct kva_di
     if (a->rows == 0 || a->heads < 2 || a->width == 0)
         return KVA_OK;
     const dim3 grid((unsigned)a->rows, (unsigned)divide_up(a->heads / 2, PAIR_WARPS));
-    FOR_ACT(device, KVA_LAUNCH(differential_kernel<T>, grid, 32 * PAIR_WARPS, 0, device->stream, *a));
+    FOR_ACT(device, KVA_LAUNCH(differential_kernel<T>, grid, 32 * PAIR_WARPS, 0, device, *a));
     CHECK_LAUNCH(error, "differential", "[%llu, %llu, %llu]", (u64)a->rows, (u64)a->heads, (u64)a->width);
     return KVA_OK;
 }

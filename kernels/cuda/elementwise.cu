@@ -28,9 +28,10 @@ __device__ static inline float silu(float x)
 // ---------------------------------------------------------------- embed
 
 template <typename T, int N>
-__global__ void __launch_bounds__(THREADS) embed_kernel(const T *table, const uint32_t *tokens, float *out,
-                                                        uint64_t rows, uint64_t width, float scale)
+__global__ void __launch_bounds__(THREADS)
+    embed_kernel(const T *table, const uint32_t *tokens, float *out, uint64_t rows, uint64_t width, float scale)
 {
+    grid_begin();
     const uint64_t i = (uint64_t)(blockIdx.x * blockDim.x + threadIdx.x) * N;
     if (i >= width)
         return;
@@ -48,8 +49,8 @@ template <typename T, int N>
 static void launch_embed(struct kva_device *device, const void *table, const uint32_t *tokens, float *out,
                          uint64_t rows, uint64_t width, float scale)
 {
-    KVA_LAUNCH((embed_kernel<T, N>), row_grid(rows, width / N), row_threads(width / N), 0, device->stream,
-               (const T *)table, tokens, out, rows, width, scale);
+    KVA_LAUNCH((embed_kernel<T, N>), row_grid(rows, width / N), row_threads(width / N), 0, device, (const T *)table,
+               tokens, out, rows, width, scale);
 }
 
 enum kva_status cuda_embed(struct kva_device *device, const void *table, const uint32_t *tokens, float *out,
@@ -69,9 +70,10 @@ enum kva_status cuda_embed(struct kva_device *device, const void *table, const u
 
 // y has stride y_stride; 0 makes it a bias, the same for every row.
 template <typename X, typename T, int N>
-__global__ void __launch_bounds__(THREADS) add_kernel(X *x, const T *y, uint64_t rows, uint64_t width,
-                                                      uint64_t x_stride, uint64_t y_stride)
+__global__ void __launch_bounds__(THREADS)
+    add_kernel(X *x, const T *y, uint64_t rows, uint64_t width, uint64_t x_stride, uint64_t y_stride)
 {
+    grid_begin();
     const uint64_t i = (uint64_t)(blockIdx.x * blockDim.x + threadIdx.x) * N;
     if (i >= width)
         return;
@@ -91,11 +93,11 @@ static void launch_add(struct kva_device *device, void *x, const void *y, uint64
                        uint64_t x_stride, uint64_t y_stride)
 {
     if (width % 4 == 0 && x_stride % 4 == 0 && y_stride % 4 == 0 && aligned16(x) && aligned16(y))
-        KVA_LAUNCH((add_kernel<X, T, 4>), row_grid(rows, width / 4), row_threads(width / 4), 0, device->stream, (X *)x,
+        KVA_LAUNCH((add_kernel<X, T, 4>), row_grid(rows, width / 4), row_threads(width / 4), 0, device, (X *)x,
                    (const T *)y, rows, width, x_stride, y_stride);
     else
-        KVA_LAUNCH((add_kernel<X, T, 1>), row_grid(rows, width), row_threads(width), 0, device->stream, (X *)x,
-                   (const T *)y, rows, width, x_stride, y_stride);
+        KVA_LAUNCH((add_kernel<X, T, 1>), row_grid(rows, width), row_threads(width), 0, device, (X *)x, (const T *)y,
+                   rows, width, x_stride, y_stride);
 }
 
 enum kva_status cuda_add_bias(struct kva_device *device, void *x, const void *bias, uint64_t rows, uint64_t width,
@@ -133,10 +135,11 @@ __device__ static inline float activation(float x, uint32_t kind)
 }
 
 template <typename T, int N>
-__global__ void __launch_bounds__(THREADS) gate_kernel(const T *gate, const T *x, T *y, uint64_t rows, uint64_t width,
-                                                       uint64_t gate_stride, uint64_t x_stride, uint64_t y_stride,
-                                                       uint32_t kind)
+__global__ void __launch_bounds__(THREADS)
+    gate_kernel(const T *gate, const T *x, T *y, uint64_t rows, uint64_t width, uint64_t gate_stride, uint64_t x_stride,
+                uint64_t y_stride, uint32_t kind)
 {
+    grid_begin();
     const uint64_t i = (uint64_t)(blockIdx.x * blockDim.x + threadIdx.x) * N;
     if (i >= width)
         return;
@@ -159,10 +162,10 @@ template <typename T> static void launch_gate(struct kva_device *device, const s
     if (a->width % n == 0 && a->gate_stride % n == 0 && a->x_stride % n == 0 && a->y_stride % n == 0 &&
         aligned16(gate) && aligned16(x) && aligned16(y))
         KVA_LAUNCH((gate_kernel<T, 16 / sizeof(T)>), row_grid(a->rows, a->width / n), row_threads(a->width / n), 0,
-                   device->stream, gate, x, y, a->rows, a->width, a->gate_stride, a->x_stride, a->y_stride, kind);
+                   device, gate, x, y, a->rows, a->width, a->gate_stride, a->x_stride, a->y_stride, kind);
     else
-        KVA_LAUNCH((gate_kernel<T, 1>), row_grid(a->rows, a->width), row_threads(a->width), 0, device->stream, gate, x,
-                   y, a->rows, a->width, a->gate_stride, a->x_stride, a->y_stride, kind);
+        KVA_LAUNCH((gate_kernel<T, 1>), row_grid(a->rows, a->width), row_threads(a->width), 0, device, gate, x, y,
+                   a->rows, a->width, a->gate_stride, a->x_stride, a->y_stride, kind);
 }
 
 enum kva_status cuda_gate(struct kva_device *device, const struct kva_gate_args *a, struct kva_error *error)
@@ -195,6 +198,7 @@ enum kva_status cuda_glu(struct kva_device *device, const struct kva_glu_args *a
 
 __global__ void __launch_bounds__(THREADS) softcap_kernel(float *x, uint64_t elements, float cap)
 {
+    grid_begin();
     const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
     for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < elements; i += step)
         x[i] = cap * tanhf(x[i] / cap);
@@ -205,7 +209,7 @@ enum kva_status cuda_softcap(struct kva_device *device, float *x, uint64_t eleme
     if (elements == 0)
         return KVA_OK;
     const unsigned blocks = (unsigned)at_most(divide_up(elements, THREADS), 8 * device->multiprocessors);
-    KVA_LAUNCH(softcap_kernel, blocks, THREADS, 0, device->stream, x, elements, cap);
+    KVA_LAUNCH(softcap_kernel, blocks, THREADS, 0, device, x, elements, cap);
     CHECK_LAUNCH(error, "softcap", "%llu elements", (u64)elements);
     return KVA_OK;
 }
@@ -214,10 +218,11 @@ enum kva_status cuda_softcap(struct kva_device *device, float *x, uint64_t eleme
 
 // Unit: uint4 or uint32_t; strides and width in units.
 template <typename Unit>
-__global__ void __launch_bounds__(THREADS) gather_kernel(Unit *to, uint64_t to_stride, const Unit *from,
-                                                         uint64_t from_stride, const uint32_t *rows_index,
-                                                         uint64_t rows, uint64_t width)
+__global__ void __launch_bounds__(THREADS)
+    gather_kernel(Unit *to, uint64_t to_stride, const Unit *from, uint64_t from_stride, const uint32_t *rows_index,
+                  uint64_t rows, uint64_t width)
 {
+    grid_begin();
     const uint64_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= width)
         return;
@@ -230,7 +235,7 @@ static void launch_gather(struct kva_device *device, void *to, uint64_t to_strid
                           uint64_t from_stride, const uint32_t *rows_index, uint64_t rows, uint64_t bytes)
 {
     const uint64_t width = bytes / sizeof(Unit);
-    KVA_LAUNCH(gather_kernel<Unit>, row_grid(rows, width), row_threads(width), 0, device->stream, (Unit *)to,
+    KVA_LAUNCH(gather_kernel<Unit>, row_grid(rows, width), row_threads(width), 0, device, (Unit *)to,
                to_stride / sizeof(Unit), (const Unit *)from, from_stride / sizeof(Unit), rows_index, rows, width);
 }
 
@@ -274,6 +279,7 @@ __device__ static inline struct best warp_best(struct best mine)
 
 __global__ void __launch_bounds__(ARGMAX_THREADS) argmax_kernel(const float *x, uint64_t width, uint32_t *tokens)
 {
+    grid_begin();
     __shared__ struct best found[ARGMAX_THREADS / 32];
     const float *row = x + blockIdx.x * width;
     struct best mine = {-INFINITY, UINT32_MAX};
@@ -298,7 +304,7 @@ enum kva_status cuda_argmax(struct kva_device *device, const float *x, uint64_t 
 {
     if (rows == 0)
         return KVA_OK;
-    KVA_LAUNCH(argmax_kernel, (unsigned)rows, ARGMAX_THREADS, 0, device->stream, x, width, tokens);
+    KVA_LAUNCH(argmax_kernel, (unsigned)rows, ARGMAX_THREADS, 0, device, x, width, tokens);
     CHECK_LAUNCH(error, "argmax", "[%llu, %llu]", (u64)rows, (u64)width);
     return KVA_OK;
 }

@@ -17,6 +17,7 @@ __device__ static inline float uniform(uint64_t seed, uint64_t index)
 
 template <typename T> __global__ void __launch_bounds__(FILL_THREADS) fill_kernel(struct kva_fill_args a)
 {
+    grid_begin();
     T *y = (T *)a.y;
     const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
     for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < a.elements; i += step) {
@@ -37,9 +38,9 @@ enum kva_status cuda_fill(struct kva_device *device, const struct kva_fill_args 
         return kva_fail(error, KVA_BAD_INPUT, NULL, "fill", "a period of 0");
     const unsigned blocks = (unsigned)at_most(divide_up(a->elements, FILL_THREADS), 16 * device->multiprocessors);
     if (a->dtype == KVA_BF16)
-        KVA_LAUNCH(fill_kernel<bf16>, blocks, FILL_THREADS, 0, device->stream, *a);
+        KVA_LAUNCH(fill_kernel<bf16>, blocks, FILL_THREADS, 0, device, *a);
     else if (a->dtype == KVA_F32)
-        KVA_LAUNCH(fill_kernel<float>, blocks, FILL_THREADS, 0, device->stream, *a);
+        KVA_LAUNCH(fill_kernel<float>, blocks, FILL_THREADS, 0, device, *a);
     else
         return kva_fail(error, KVA_BAD_INPUT, NULL, "fill", "values are f32 or bf16");
     CHECK_LAUNCH(error, "fill", "%llu elements", (u64)a->elements);

@@ -2,11 +2,13 @@
 // More rows, and shapes that it does not take, go to cuBLAS, with float32 sums and never through TF32.
 #include "cuda.cuh"
 
+#include "ptx.cuh"
+
 #include <stdio.h>
 
 #define FEW_ROWS 4
 #define FEW_WARPS 4
-#define FEW_OUTS 2    // outputs of one warp: x is read once for both
+#define FEW_OUTS 2  // outputs of one warp: x is read once for both
 
 // The 16 bytes of W, read once: they should not push anything else out of the caches.
 __device__ static inline uint4 load_stream(const void *p)
@@ -66,8 +68,9 @@ __device__ static inline void few_rows_step(float (&sums)[FEW_OUTS][ROWS], const
 
 // `split` warps (1, 2 or 4) share one pair of outputs, each taking every split-th stretch of the row.
 template <typename T, int ROWS>
-__global__ void __launch_bounds__(32 * FEW_WARPS, 6) few_rows_kernel(struct kva_linear_args a, uint32_t split)
+__global__ void __launch_bounds__(32 * FEW_WARPS, 5) few_rows_kernel(struct kva_linear_args a, uint32_t split)
 {
+    grid_launch_next();
     __shared__ float shared[FEW_WARPS][FEW_OUTS][ROWS];
     const int n = 16 / sizeof(T);
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, part = warp % split;
@@ -77,6 +80,13 @@ __global__ void __launch_bounds__(32 * FEW_WARPS, 6) few_rows_kernel(struct kva_
 #pragma unroll
     for (int out = 0; out < FEW_OUTS; out++)  // an output beyond the last repeats the last, and is not written
         w[out] = (const T *)a.weight + (first + out < a.n_out ? first + out : a.n_out - 1) * a.n_in;
+
+    // the weights' way into the L2 need not wait for x
+    for (uint32_t u = 0, i = (part * 32 + lane) * n; u < 4 && i < n_in; u++, i += step)
+#pragma unroll
+        for (int out = 0; out < FEW_OUTS; out++)
+            prefetch_l2(w[out] + i);
+    grid_wait();
 
     float sums[FEW_OUTS][ROWS] = {};
     const int unroll = ROWS > 2 ? 2 : 4;  // loads of each output in flight
@@ -122,13 +132,13 @@ template <typename T> static void launch_few_rows(struct kva_device *device, con
         split *= 2;
     const unsigned blocks = (unsigned)divide_up(pairs, FEW_WARPS / split);
     if (a->rows == 1)
-        KVA_LAUNCH((few_rows_kernel<T, 1>), blocks, 32 * FEW_WARPS, 0, device->stream, *a, split);
+        KVA_LAUNCH((few_rows_kernel<T, 1>), blocks, 32 * FEW_WARPS, 0, device, *a, split);
     else if (a->rows == 2)
-        KVA_LAUNCH((few_rows_kernel<T, 2>), blocks, 32 * FEW_WARPS, 0, device->stream, *a, split);
+        KVA_LAUNCH((few_rows_kernel<T, 2>), blocks, 32 * FEW_WARPS, 0, device, *a, split);
     else if (a->rows == 3)
-        KVA_LAUNCH((few_rows_kernel<T, 3>), blocks, 32 * FEW_WARPS, 0, device->stream, *a, split);
+        KVA_LAUNCH((few_rows_kernel<T, 3>), blocks, 32 * FEW_WARPS, 0, device, *a, split);
     else
-        KVA_LAUNCH((few_rows_kernel<T, 4>), blocks, 32 * FEW_WARPS, 0, device->stream, *a, split);
+        KVA_LAUNCH((few_rows_kernel<T, 4>), blocks, 32 * FEW_WARPS, 0, device, *a, split);
 }
 
 // In cuBLAS' column-major eyes: y' [n_out, rows] = W'^T [n_out, n_in] x' [n_in, rows].
@@ -138,10 +148,10 @@ static enum kva_status blas_product(struct kva_device *device, const struct kva_
     const cudaDataType_t in = device->act == KVA_BF16 ? CUDA_R_16BF : CUDA_R_32F;
     const cudaDataType_t out = a->y_f32 ? CUDA_R_32F : in;
     const cublasComputeType_t compute = device->act == KVA_BF16 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_PEDANTIC;
-    const cublasStatus_t status = cublasGemmEx_64(
-        device->blas, CUBLAS_OP_T, CUBLAS_OP_N, (int64_t)a->n_out, (int64_t)a->rows, (int64_t)a->n_in, &alpha, a->weight,
-        in, (int64_t)a->n_in, a->x, in, (int64_t)a->x_stride, &beta, a->y, out, (int64_t)a->y_stride, compute,
-        CUBLAS_GEMM_DEFAULT);
+    const cublasStatus_t status =
+        cublasGemmEx_64(device->blas, CUBLAS_OP_T, CUBLAS_OP_N, (int64_t)a->n_out, (int64_t)a->rows, (int64_t)a->n_in,
+                        &alpha, a->weight, in, (int64_t)a->n_in, a->x, in, (int64_t)a->x_stride, &beta, a->y, out,
+                        (int64_t)a->y_stride, compute, CUBLAS_GEMM_DEFAULT);
     if (status != CUBLAS_STATUS_SUCCESS) {
         cudaGetLastError();
         return kva_fail(error, KVA_MACHINE, NULL, "linear", "cublasGemmEx ([%llu, %llu] x [%llu, %llu]^T): %s",
@@ -202,8 +212,7 @@ enum kva_status warm_up_linear(struct kva_device *device, struct kva_error *erro
     CHECK_CUDA(error, "open", cudaMalloc((void **)&memory, KVA_CUDA_WORKSPACE + x_bytes + weight_bytes + y_bytes));
     char *x = memory + KVA_CUDA_WORKSPACE, *weight = x + x_bytes, *y = weight + weight_bytes;
     enum kva_status status = KVA_OK;
-    const cudaError_t cleared =
-        cudaMemsetAsync(x, 0, x_bytes + weight_bytes + y_bytes, device->stream);
+    const cudaError_t cleared = cudaMemsetAsync(x, 0, x_bytes + weight_bytes + y_bytes, device->stream);
     if (cleared != cudaSuccess)
         status = cuda_failed(error, "open", "cudaMemsetAsync", cleared);
     cuda_set_workspace(device, memory, KVA_CUDA_WORKSPACE);

@@ -12,9 +12,11 @@
 #define MAX_TAPS 8
 
 // A thread walks one channel down CONV_ROWS rows, the last MAX_TAPS inputs in registers. The inputs before a block's
-// first row are rows of x too, or, before the span, the state. Only the block of the first rows touches the state.
+// first row are rows of x too, or, before the span, the state (zeros at the start of a sequence). Only the block of the
+// first rows touches the state.
 template <typename T> __global__ void __launch_bounds__(CONV_THREADS) conv_kernel(struct kva_conv_args a)
 {
+    grid_begin();
     const struct kva_span span = a.spans[blockIdx.z];
     const uint64_t channel = blockIdx.x * (uint64_t)CONV_THREADS + threadIdx.x;
     const int64_t rows = span.rows, begin = (int64_t)blockIdx.y * CONV_ROWS;
@@ -22,6 +24,7 @@ template <typename T> __global__ void __launch_bounds__(CONV_THREADS) conv_kerne
         return;
     const int64_t end = begin + CONV_ROWS < rows ? begin + CONV_ROWS : rows;
     const int taps = (int)a.taps, kept = taps - 1;
+    const bool begun = span.past > 0;  // else the state is zero, whatever the memory holds
     const T *x = (const T *)a.x + span.first_row * a.x_stride + channel;
     T *y = (T *)a.y + span.first_row * a.y_stride + channel;
     T *state = (T *)a.state + (span.sequence * a.channels + channel) * kept;
@@ -36,14 +39,14 @@ template <typename T> __global__ void __launch_bounds__(CONV_THREADS) conv_kerne
         weight[i] = tap >= 0 ? to_float(((const T *)a.weight)[channel * taps + tap]) : 0.0f;
         input[i] = 0.0f;
         if (tap >= 0 && i < MAX_TAPS - 1)
-            input[i] = to_float(row >= 0 ? x[row * (int64_t)a.x_stride] : state[kept + row]);
+            input[i] = row >= 0 ? to_float(x[row * (int64_t)a.x_stride]) : begun ? to_float(state[kept + row]) : 0.0f;
     }
     if (begin == 0) {
         // the new state: the last inputs of the span, and of the old state where the span is shorter. Entry i takes
         // old entry i + rows, a later one, so going up overwrites nothing still needed.
         for (int i = 0; i < kept; i++) {
             const int64_t row = rows - kept + i;
-            state[i] = row >= 0 ? x[row * (int64_t)a.x_stride] : state[kept + row];
+            state[i] = row >= 0 ? x[row * (int64_t)a.x_stride] : begun ? state[kept + row] : from_float<T>(0.0f);
         }
     }
 #pragma unroll 4
@@ -80,7 +83,7 @@ enum kva_status cuda_conv(struct kva_device *device, const struct kva_conv_args 
         if (rows == 0 || a.channels == 0)
             continue;
         const dim3 grid((unsigned)divide_up(a.channels, CONV_THREADS), (unsigned)divide_up(rows, CONV_ROWS), a.n_spans);
-        FOR_ACT(device, KVA_LAUNCH(conv_kernel<T>, grid, CONV_THREADS, 0, device->stream, a));
+        FOR_ACT(device, KVA_LAUNCH(conv_kernel<T>, grid, CONV_THREADS, 0, device, a));
     }
     CHECK_LAUNCH(error, "conv", "%u spans, %llu channels, %llu taps", all->n_spans, (u64)a.channels, (u64)a.taps);
     return KVA_OK;
@@ -89,8 +92,8 @@ enum kva_status cuda_conv(struct kva_device *device, const struct kva_conv_args 
 // ---------------------------------------------------------------- scan
 
 #define SCAN_THREADS 128
-#define SCAN_ROWS 32  // rows staged at once
-#define SCAN_STATES 4 // of one thread
+#define SCAN_ROWS 32   // rows staged at once
+#define SCAN_STATES 4  // of one thread
 
 // One chunk of a block's inputs, float32, ready for the loop.
 template <int CHANNELS, int STATES> struct scan_stage {
@@ -144,6 +147,7 @@ template <typename T, int CHANNELS, int STATES> struct scan_fetch {
 // stages in shared memory: while one is walked, the next is on its way.
 template <typename T, int LANES> __global__ void __launch_bounds__(SCAN_THREADS) scan_kernel(struct kva_scan_args a)
 {
+    grid_begin();
     enum { CHANNELS = SCAN_THREADS / LANES, STATES = LANES * SCAN_STATES };
     __shared__ __align__(16) struct scan_stage<CHANNELS, STATES> stages[2];
     __shared__ float outputs[2][SCAN_ROWS][CHANNELS];
@@ -161,7 +165,7 @@ template <typename T, int LANES> __global__ void __launch_bounds__(SCAN_THREADS)
     for (int s = 0; s < SCAN_STATES; s++) {
         const uint32_t n = lane * SCAN_STATES + s;
         const bool in = owned && n < a.n_state;
-        h[s] = in ? to_float(state[n]) : 0.0f;
+        h[s] = in && span.past > 0 ? to_float(state[n]) : 0.0f;
         decay[s] = in ? -expf(a.a_log[channel * a.n_state + n]) * 1.44269504088896341f : 0.0f;  // A / ln 2
     }
     const float d = owned ? to_float(((const T *)a.d)[channel]) : 0.0f;
@@ -219,10 +223,10 @@ template <typename T> static void launch_scan(struct kva_device *device, const s
 {
     if (a.n_state <= 4 * SCAN_STATES) {
         const dim3 grid((unsigned)divide_up(a.channels, SCAN_THREADS / 4), a.n_spans);
-        KVA_LAUNCH((scan_kernel<T, 4>), grid, SCAN_THREADS, 0, device->stream, a);
+        KVA_LAUNCH((scan_kernel<T, 4>), grid, SCAN_THREADS, 0, device, a);
     } else {
         const dim3 grid((unsigned)divide_up(a.channels, SCAN_THREADS / 16), a.n_spans);
-        KVA_LAUNCH((scan_kernel<T, 16>), grid, SCAN_THREADS, 0, device->stream, a);
+        KVA_LAUNCH((scan_kernel<T, 16>), grid, SCAN_THREADS, 0, device, a);
     }
 }
 
@@ -237,8 +241,7 @@ enum kva_status cuda_scan(struct kva_device *device, const struct kva_scan_args 
         a.spans = all->spans + first;
         FOR_ACT(device, launch_scan<T>(device, a));
     }
-    CHECK_LAUNCH(error, "scan", "%u spans, %llu channels, n_state %llu", all->n_spans, (u64)a.channels,
-                 (u64)a.n_state);
+    CHECK_LAUNCH(error, "scan", "%u spans, %llu channels, n_state %llu", all->n_spans, (u64)a.channels, (u64)a.n_state);
     return KVA_OK;
 }
 

@@ -10,6 +10,7 @@
 template <typename X, typename T, int N>
 __global__ void __launch_bounds__(NORM_THREADS) norm_kernel(struct kva_norm_args a)
 {
+    grid_begin();
     __shared__ float shared[32];
     const X *x = (const X *)a.x + blockIdx.x * a.x_stride;
     T *y = (T *)a.y + blockIdx.x * a.y_stride;
@@ -60,7 +61,7 @@ static void launch_norm(struct kva_device *device, const struct kva_norm_args *a
 {
     const uint64_t wanted = divide_up(divide_up(a->width, N), 32) * 32;
     const unsigned threads = (unsigned)at_most(wanted, NORM_THREADS);
-    KVA_LAUNCH((norm_kernel<X, T, N>), (unsigned)a->rows, threads, 0, device->stream, *a);
+    KVA_LAUNCH((norm_kernel<X, T, N>), (unsigned)a->rows, threads, 0, device, *a);
 }
 
 template <typename T> static void norm_of(struct kva_device *device, const struct kva_norm_args *a)
@@ -89,6 +90,7 @@ enum kva_status cuda_norm(struct kva_device *device, const struct kva_norm_args 
 template <typename T>
 __global__ void __launch_bounds__(32 * HEAD_NORM_WARPS) head_norm_kernel(struct kva_head_norm_args a)
 {
+    grid_begin();
     const uint32_t lane = threadIdx.x % 32, head = blockIdx.y * HEAD_NORM_WARPS + threadIdx.x / 32;
     if (head >= a.heads)
         return;
@@ -110,7 +112,7 @@ enum kva_status cuda_head_norm(struct kva_device *device, const struct kva_head_
     if (a->rows == 0 || a->heads == 0 || a->head_dim == 0)
         return KVA_OK;
     const dim3 grid((unsigned)a->rows, (unsigned)divide_up(a->heads, HEAD_NORM_WARPS));
-    FOR_ACT(device, KVA_LAUNCH(head_norm_kernel<T>, grid, 32 * HEAD_NORM_WARPS, 0, device->stream, *a));
+    FOR_ACT(device, KVA_LAUNCH(head_norm_kernel<T>, grid, 32 * HEAD_NORM_WARPS, 0, device, *a));
     CHECK_LAUNCH(error, "head_norm", "[%llu, %llu, %llu]", (u64)a->rows, (u64)a->heads, (u64)a->head_dim);
     return KVA_OK;
 }

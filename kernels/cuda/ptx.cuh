@@ -1,5 +1,5 @@
-// The instructions that C++ has no name for: tensor-core products, matrix loads, asynchronous copies, fast exponentials.
-// tests/gpu/emulate brings its own versions.
+// The instructions that C++ has no name for: tensor-core products, matrix loads, asynchronous copies, fast
+// exponentials. tests/gpu/emulate brings its own versions.
 #ifndef KVA_KERNELS_CUDA_PTX_H
 #define KVA_KERNELS_CUDA_PTX_H
 
@@ -57,6 +57,11 @@ __device__ static inline uint32_t transpose_matrix(uint32_t pair)
     uint32_t turned;
     asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(pair));
     return turned;
+}
+
+__device__ static inline void prefetch_l2(const void *p)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }
 
 // 16 bytes from device to shared memory, past the L1; zeros when `in` is false (`from` is then not read).

@@ -8,6 +8,7 @@
 
 template <typename T> __global__ void __launch_bounds__(ROPE_THREADS) rope_kernel(struct kva_rope_args a)
 {
+    grid_begin();
     KVA_DYNAMIC_SHARED(shared);
     float2 *turns = (float2 *)shared;  // [half]: cos, sin
     const uint32_t half = (uint32_t)a.rotary_dim / 2;
@@ -42,8 +43,7 @@ enum kva_status cuda_rope(struct kva_device *device, const struct kva_rope_args 
     if (half > 4096)
         return kva_fail(error, KVA_BAD_INPUT, NULL, "rope", "rotary_dim %llu: at most 8192 is supported",
                         (u64)a->rotary_dim);
-    FOR_ACT(device, KVA_LAUNCH(rope_kernel<T>, (unsigned)a->rows, ROPE_THREADS, half * sizeof(float2), device->stream,
-                               *a));
+    FOR_ACT(device, KVA_LAUNCH(rope_kernel<T>, (unsigned)a->rows, ROPE_THREADS, half * sizeof(float2), device, *a));
     CHECK_LAUNCH(error, "rope", "[%llu, %llu, %llu], rotary %llu", (u64)a->rows, (u64)a->heads, (u64)a->head_dim,
                  (u64)a->rotary_dim);
     return KVA_OK;

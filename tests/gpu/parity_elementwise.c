@@ -31,11 +31,11 @@ static void check_norm(struct parity *p, uint64_t rows, uint64_t width, bool x_f
         for (uint64_t i = 0; i < width; i++)
             squares += (x[r * x_stride + i] - mean) * (x[r * x_stride + i] - mean);
         for (uint64_t i = 0; i < y_stride; i++)
-            expected[r * y_stride + i] =
-                i >= width ? NAN
-                           : (x[r * x_stride + i] - mean) / sqrt(squares / (double)width + (double)a.eps) *
-                                     (weight[i] + (double)a.weight_offset) +
-                                 (with_bias ? bias[i] : 0.0);
+            expected[r * y_stride + i] = i >= width ? NAN
+                                                    : (x[r * x_stride + i] - mean) /
+                                                              sqrt(squares / (double)width + (double)a.eps) *
+                                                              (weight[i] + (double)a.weight_offset) +
+                                                          (with_bias ? bias[i] : 0.0);
     }
     struct kva_error error = {0};
     if (parity_called(p, p->kernels->norm(p->device, &a, &error), &error, "norm")) {
@@ -87,8 +87,8 @@ static void check_rope(struct parity *p, uint64_t rows, uint64_t heads, uint64_t
         positions[r] = r == 0 ? 131071 : (uint32_t)parity_below(p, 131072);
     for (uint64_t j = 0; j < half; j++)
         frequencies[j] = (double)(float)pow(10000.0, -2.0 * (double)j / (double)rotary);
-    struct kva_rope_args a = {.rows = rows, .stride = stride, .heads = heads, .head_dim = dim, .rotary_dim = rotary,
-                              .scale = scale};
+    struct kva_rope_args a = {
+        .rows = rows, .stride = stride, .heads = heads, .head_dim = dim, .rotary_dim = rotary, .scale = scale};
     a.x = parity_input(p, rows * stride, p->act, 1.0, &x);
     a.positions = parity_bytes(p, positions, rows * sizeof positions[0]);
     a.inverse_frequencies = parity_upload(p, frequencies, half, KVA_F32);
@@ -122,8 +122,8 @@ static void check_glu(struct parity *p, uint64_t rows, uint64_t width, uint32_t 
 {
     const uint64_t in_stride = 2 * width + 8, y_stride = width + 8;
     double *x, *expected = parity_doubles(p, rows * width), *out = parity_doubles(p, rows * width);
-    struct kva_glu_args a = {.rows = rows, .width = width, .gate_up_stride = in_stride, .y_stride = y_stride,
-                             .activation = kind};
+    struct kva_glu_args a = {
+        .rows = rows, .width = width, .gate_up_stride = in_stride, .y_stride = y_stride, .activation = kind};
     a.gate_up = parity_input(p, rows * in_stride, p->act, 4.0, &x);
     a.y = parity_poisoned(p, rows * y_stride, p->act);
     struct kva_error error = {0};
@@ -143,8 +143,8 @@ static void check_glu(struct parity *p, uint64_t rows, uint64_t width, uint32_t 
 static void check_gate(struct parity *p, uint64_t rows, uint64_t width)
 {
     double *gate, *x, *expected = parity_doubles(p, rows * width);
-    struct kva_gate_args a = {.rows = rows, .width = width, .gate_stride = width + 8, .x_stride = width + 16,
-                              .y_stride = width};
+    struct kva_gate_args a = {
+        .rows = rows, .width = width, .gate_stride = width + 8, .x_stride = width + 16, .y_stride = width};
     a.gate = parity_input(p, rows * a.gate_stride, p->act, 4.0, &gate);
     a.x = parity_input(p, rows * a.x_stride, p->act, 1.0, &x);
     a.y = parity_poisoned(p, rows * width, p->act);
@@ -257,10 +257,9 @@ static void check_argmax(struct parity *p, uint64_t rows, uint64_t width)
     }
     uint32_t *tokens = parity_poisoned(p, rows, KVA_F32), host[64];
     struct kva_error error = {0};
-    if (parity_called(p,
-                      p->kernels->argmax(p->device, parity_upload(p, x, rows * width, KVA_F32), rows, width, tokens,
-                                         &error),
-                      &error, "argmax") &&
+    if (parity_called(
+            p, p->kernels->argmax(p->device, parity_upload(p, x, rows * width, KVA_F32), rows, width, tokens, &error),
+            &error, "argmax") &&
         parity_called(p, p->kernels->download(p->device, host, tokens, rows * sizeof host[0], &error), &error,
                       "download")) {
         for (uint64_t r = 0; r < rows; r++)
@@ -281,8 +280,8 @@ static double uniform(uint64_t seed, uint64_t index)
 
 static void check_fill(struct parity *p, uint64_t n, enum kva_dtype dtype, enum kva_fill fill)
 {
-    struct kva_fill_args a = {.dtype = dtype, .elements = n, .seed = 12345, .period = 16, .fill = fill, .mean = 0.25f,
-                              .scale = 0.03f};
+    struct kva_fill_args a = {
+        .dtype = dtype, .elements = n, .seed = 12345, .period = 16, .fill = fill, .mean = 0.25f, .scale = 0.03f};
     a.y = parity_poisoned(p, n, dtype);
     double *expected = parity_doubles(p, n);
     for (uint64_t i = 0; i < n; i++) {
@@ -302,8 +301,13 @@ static void check_differential(struct parity *p, uint64_t rows, uint64_t heads, 
 {
     const uint64_t width = 2 * head_dim, pairs = heads / 2;
     double *x, *weight, *vectors[4], *expected = parity_doubles(p, rows * pairs * width), lambdas[2];
-    struct kva_differential_args a = {.rows = rows, .heads = heads, .width = width, .head_dim = head_dim,
-                                      .x_stride = heads * width, .y_stride = pairs * width, .lambda_init = 0.35f,
+    struct kva_differential_args a = {.rows = rows,
+                                      .heads = heads,
+                                      .width = width,
+                                      .head_dim = head_dim,
+                                      .x_stride = heads * width,
+                                      .y_stride = pairs * width,
+                                      .lambda_init = 0.35f,
                                       .eps = 1e-5f};
     a.x = parity_input(p, rows * heads * width, p->act, 1.0, &x);
     a.weight = parity_input(p, width, p->act, 1.0, &weight);

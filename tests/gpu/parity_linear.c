@@ -8,8 +8,13 @@ static void check_linear(struct parity *p, uint64_t rows, uint64_t n_out, uint64
                          bool accumulate)
 {
     const enum kva_dtype y_type = y_f32 ? KVA_F32 : p->act;
-    struct kva_linear_args a = {.rows = rows, .n_in = n_in, .n_out = n_out, .x_stride = n_in + padding,
-                                .y_stride = n_out + padding, .y_f32 = y_f32, .accumulate = accumulate};
+    struct kva_linear_args a = {.rows = rows,
+                                .n_in = n_in,
+                                .n_out = n_out,
+                                .x_stride = n_in + padding,
+                                .y_stride = n_out + padding,
+                                .y_f32 = y_f32,
+                                .accumulate = accumulate};
     double *x, *weight, *y, *expected = parity_doubles(p, rows * n_out), *out = parity_doubles(p, rows * n_out);
     a.x = parity_input(p, rows * a.x_stride, p->act, 1.0, &x);
     a.weight = parity_input(p, n_out * n_in, p->act, 1.0, &weight);

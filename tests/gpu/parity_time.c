@@ -16,8 +16,13 @@ static double now(void)
 static void *random_memory(struct parity *p, uint64_t n, enum kva_dtype dtype)
 {
     void *memory = parity_raw(p, n * (dtype == KVA_BF16 ? 2 : 4));
-    const struct kva_fill_args a = {.y = memory, .dtype = dtype, .elements = n, .seed = p->random++, .period = 1,
-                                    .fill = KVA_FILL_UNIFORM, .scale = 1.0f};
+    const struct kva_fill_args a = {.y = memory,
+                                    .dtype = dtype,
+                                    .elements = n,
+                                    .seed = p->random++,
+                                    .period = 1,
+                                    .fill = KVA_FILL_UNIFORM,
+                                    .scale = 1.0f};
     struct kva_error error = {0};
     parity_called(p, p->kernels->fill(p->device, &a, &error), &error, "fill");
     return memory;
@@ -99,10 +104,21 @@ static void time_attention(struct parity *p, uint32_t rows, uint32_t past, uint3
     const struct kva_span span = {0, 0, rows, past};
     const uint64_t size = p->act == KVA_BF16 ? 2 : 4, kv = (uint64_t)kv_heads * dim, length = (uint64_t)past + rows;
     const uint32_t width = paired ? 2 * dim : dim;
-    struct kva_attention_args a = {.q_stride = heads * dim, .k_stride = kv, .v_stride = kv, .out_stride = heads * width,
-                                   .cache_rows = length, .fresh = true, .paired = paired, .host_spans = &span,
-                                   .n_spans = 1, .heads = heads, .kv_heads = kv_heads, .k_dim = dim, .v_dim = dim,
-                                   .window = window, .scale = 0.08f};
+    struct kva_attention_args a = {.q_stride = heads * dim,
+                                   .k_stride = kv,
+                                   .v_stride = kv,
+                                   .out_stride = heads * width,
+                                   .cache_rows = length,
+                                   .fresh = true,
+                                   .paired = paired,
+                                   .host_spans = &span,
+                                   .n_spans = 1,
+                                   .heads = heads,
+                                   .kv_heads = kv_heads,
+                                   .k_dim = dim,
+                                   .v_dim = dim,
+                                   .window = window,
+                                   .scale = 0.08f};
     a.q = random_memory(p, rows * a.q_stride, p->act);
     a.k = random_memory(p, rows * kv, p->act);
     a.v = random_memory(p, rows * kv, p->act);
@@ -197,8 +213,8 @@ static enum kva_status call_glu(struct parity *p, const void *args, int i, struc
 static void time_rows(struct parity *p, uint64_t rows)
 {
     const uint64_t width = 3072, ffn = 8192, size = p->act == KVA_BF16 ? 2 : 4;
-    struct kva_norm_args norm = {.rows = rows, .width = width, .x_stride = width, .y_stride = width, .x_f32 = true,
-                                 .eps = 1e-5f};
+    struct kva_norm_args norm = {
+        .rows = rows, .width = width, .x_stride = width, .y_stride = width, .x_f32 = true, .eps = 1e-5f};
     norm.x = random_memory(p, rows * width, KVA_F32);
     norm.y = random_memory(p, rows * width, p->act);
     norm.weight = random_memory(p, width, p->act);
@@ -220,8 +236,8 @@ void parity_time(struct parity *p)
     if (parity_called(p, p->kernels->ceilings(p->device, 8192, &read_rate, &flop_rate, &error), &error, "ceilings"))
         printf("time   %-4s ceilings: %.0f GB/s read, %.1f TFLOP/s\n", p->act == KVA_BF16 ? "bf16" : "f32",
                read_rate * 1e-9, flop_rate * 1e-12);
-    static const uint64_t shapes[][2] = {{3072, 5120}, {3072, 3072}, {3072, 8192}, {3072, 16384}, {8192, 3072},
-                                         {3072, 200064}, {2560, 10240}};
+    static const uint64_t shapes[][2] = {{3072, 5120}, {3072, 3072},   {3072, 8192}, {3072, 16384},
+                                         {8192, 3072}, {3072, 200064}, {2560, 10240}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         time_linear(p, 1, shapes[i][0], shapes[i][1]);
     time_linear(p, 4, 3072, 16384);

@@ -64,8 +64,8 @@ void emulated_copy_commit(void);
 void emulated_copy_wait(int left);
 void __syncthreads(void);
 
-#define KVA_LAUNCH(kernel, grid, block, shared, stream, ...)                                                           \
-    ((void)(stream), emulated_launch(#kernel, dim3(grid), dim3(block), shared, [=]() { kernel(__VA_ARGS__); }))
+#define KVA_LAUNCH(kernel, grid, block, shared, device, ...)                                                           \
+    ((void)(device), emulated_launch(#kernel, dim3(grid), dim3(block), shared, [=]() { kernel(__VA_ARGS__); }))
 #define KVA_DYNAMIC_SHARED(name) unsigned char *name = emulated_dynamic_shared
 
 template <typename T> static inline T __shfl_xor_sync(unsigned mask, T value, int offset)

@@ -82,6 +82,11 @@ static inline uint32_t transpose_matrix(uint32_t pair)
     return (first >> (16 * (g % 2)) & 0xffff) | (second >> (16 * (g % 2)) & 0xffff) << 16;
 }
 
+static inline void prefetch_l2(const void *p)
+{
+    (void)*(const volatile char *)p;  // must at least be memory
+}
+
 static inline void copy_async(void *to, const void *from, bool in)
 {
     emulated_copy_async(to, from, in);
