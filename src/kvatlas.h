@@ -80,18 +80,19 @@ enum kva_cache_kind {
     KVA_CACHE_LATENT,   // multi-head latent attention: one compressed row a token
     KVA_CACHE_INDEX,    // keys of a sparse-attention indexer
     KVA_CACHE_STATE,    // convolution and recurrent state: fixed size
-    KVA_CACHE_CROSS,    // encoder states
+    KVA_CACHE_CROSS,    // keys and values of encoder states, `length` rows whatever the context
 };
 
 enum kva_mixer {
     KVA_MIXER_NONE = 0,
     KVA_MIXER_ATTENTION,
     KVA_MIXER_MAMBA1,
-    KVA_MIXER_GMU,  // gated memory unit: out_proj(silu(in_proj(x)) * memory)
+    KVA_MIXER_GMU,    // gated memory unit: out_proj(silu(in_proj(x)) * memory)
+    KVA_MIXER_OTHER,  // one that the executor does not run
 };
 
-#define KVA_MAX_CACHES 2
-#define KVA_MAX_STATE_PARTS 4
+#define KVA_MAX_CACHES 4
+#define KVA_MAX_STATE_PARTS 6
 #define KVA_MAX_LAYERS 8192
 #define KVA_UNKNOWN UINT64_MAX  // a byte count that cannot be told from what was read
 
@@ -106,6 +107,9 @@ struct kva_cache {
     uint32_t kv_heads, k_dim, v_dim;
     uint64_t window;      // tokens, the current one included; 0 when the layer has no window
     bool window_inert;    // the window can never bind: `kind` is then KVA_CACHE_FULL
+    uint32_t ratio;       // tokens that one row stands for: floor(tokens / ratio) rows; 1 for nearly every cache
+    bool shared_kv;       // keys and values are one tensor, counted as k_dim; v_dim is 0
+    uint64_t length;      // KVA_CACHE_CROSS: rows, the encoder's output; 0: the config does not tell
     int32_t reads_layer;  // the layer whose cache this layer reads instead of owning one; -1: its own
     struct kva_state_part state[KVA_MAX_STATE_PARTS];
     size_t n_state;
@@ -121,7 +125,16 @@ struct kva_layer {
 };
 
 enum kva_source { KVA_FROM_CONFIG, KVA_FROM_DEFAULT, KVA_FROM_NULL, KVA_FROM_PERSON };
-enum kva_value_type { KVA_COUNT, KVA_FLAG, KVA_REAL, KVA_TEXT };
+enum kva_value_type { KVA_COUNT, KVA_FLAG, KVA_REAL, KVA_TEXT, KVA_LIST };
+
+// One entry of a list: an integer (true and false are 1 and 0), a text, null, or something that no formula reads.
+enum kva_item_type { KVA_ITEM_NULL, KVA_ITEM_COUNT, KVA_ITEM_TEXT, KVA_ITEM_OTHER };
+struct kva_item {
+    enum kva_item_type type;
+    int64_t count;     // KVA_ITEM_COUNT
+    const char *text;  // KVA_ITEM_TEXT
+};
+#define KVA_MAX_ITEMS 16384
 
 // One fact read from the config, or filled in because the config does not say.
 struct kva_value {
@@ -130,9 +143,10 @@ struct kva_value {
     enum kva_value_type type;
     enum kva_source source;
     const char *rule;  // how a missing or null key was filled: "heads", "hidden / heads", "8"; NULL when read
-    uint64_t count;    // KVA_COUNT, KVA_FLAG
+    uint64_t count;    // KVA_COUNT, KVA_FLAG; KVA_LIST: how many items
     double real;       // KVA_REAL
     const char *text;  // KVA_TEXT
+    const struct kva_item *items;  // KVA_LIST
 };
 
 enum kva_rope_type {
@@ -192,13 +206,14 @@ struct kva_model {
 
     struct kva_layer *layers;
     size_t n_layers;
+    uint64_t mtp_layers;  // layers that predict further tokens; among `layers` only with the assumption mtp=on
     struct kva_value *values;
     size_t n_values;
     struct kva_rope rope_main, rope_local;
 
     uint64_t parameters;        // KVA_UNKNOWN when the architecture file lists no tensors
     uint64_t weight_bytes;      // KVA_UNKNOWN likewise
-    const char *weight_source;  // "config", "safetensors headers", "safetensors index"
+    const char *weight_source;  // "config", "safetensors headers", "safetensors index", "GGUF tensor infos"
     struct kva_weight_class *weight_classes;
     size_t n_weight_classes;
     struct kva_tensor *tensors;  // what the checkpoint should hold
@@ -215,18 +230,60 @@ struct kva_model {
 struct kva_model_options {
     enum kva_dtype dtype;  // KVA_DTYPE_NONE: the config's
     uint64_t layers;       // run at reduced depth: use only the first layers; 0: all
+    // "KEY=VALUE": what the config should say, by its key or by kvatlas's word for it; VALUE is JSON, or text.
+    // "family=qwen2": read the config as that model_type. "mtp=on": count the layers of multi-token prediction.
+    const char *const *assume;
+    size_t n_assume;
+    bool fetch;       // ask the hub for a Hugging Face id: the only thing that uses the network
+    bool no_tensors;  // leave `tensors` out, which only runs need: parameters and weight bytes are the same
 };
 
-// name: a config.json, a directory that holds one, or a catalogue name ("microsoft/Phi-4-mini-instruct").
+// name: "-" (a config on standard input), a directory or a snapshot, a config.json or .gguf file, a catalogue name
+// ("microsoft/Phi-4-mini-instruct"), or a Hugging Face id, ID or ID@REVISION, that the cache of huggingface_hub holds.
 // options may be NULL. Errors: KVA_BAD_INPUT (no file, not JSON, a key of the wrong type), KVA_REFUSED (unknown
 // architecture, with the keys that would decide its caches), KVA_MACHINE.
 enum kva_status kva_model_open(struct kva_atlas *atlas, const char *name, const struct kva_model_options *options,
                                struct kva_model **model, struct kva_error *error);
+// The same from the bytes of a config in memory, which the model does not keep. id: the model's id and what errors call
+// the config; {"id": ..., "config": {...}} names an id of its own. Models of one atlas share what was read of the
+// architecture: the second one of its kind is cheap.
+enum kva_status kva_model_from_json(struct kva_atlas *atlas, const char *bytes, size_t length, const char *id,
+                                    const struct kva_model_options *options, struct kva_model **model,
+                                    struct kva_error *error);
 void kva_model_close(struct kva_model *model);
 
 // "S5 F1 S5 F1": one letter a layer, run-length coded (letters in docs/pattern.md). Writes at most `size` bytes.
 const char *kva_model_pattern(const struct kva_model *model, char *buffer, size_t size);
 const struct kva_value *kva_model_value(const struct kva_model *model, const char *name);  // NULL when unknown
+
+// ---------------------------------------------------------------- the catalogue: configs of published models
+
+struct kva_catalogue_entry {
+    const char *id;  // "google/gemma-3-27b-it"
+    const char *model_type, *architecture, *family;
+    uint64_t layers, context_limit;  // 0: not known
+    const char *pattern;             // kva_model_pattern, "" when not known
+    const char *source, *fidelity;   // where the config was seen, and how whole that copy is
+    const char *notes;               // "" when there are none
+    const char *problem;             // why it cannot be read; NULL: it can
+};
+
+struct kva_catalogue {
+    struct kva_catalogue_entry *entries;  // by id, whatever the case of its letters
+    size_t n_entries;
+    void *arena;
+};
+
+// NULL: any. Letter case does not matter.
+struct kva_catalogue_query {
+    const char *text;  // stands somewhere in the id, the model_type, the architecture or the family
+    const char *family, *model_type;
+};
+
+// query may be NULL. Errors: KVA_BAD_INPUT (a source.yaml that breaks its schema), KVA_MACHINE.
+enum kva_status kva_catalogue_open(struct kva_atlas *atlas, const struct kva_catalogue_query *query,
+                                   struct kva_catalogue **catalogue, struct kva_error *error);
+void kva_catalogue_close(struct kva_catalogue *catalogue);
 
 // ---------------------------------------------------------------- deployments and plans
 
@@ -236,6 +293,7 @@ struct kva_deployment {
     uint64_t sequences;          // 0: 1
     enum kva_dtype kv_dtype;     // KVA_DTYPE_NONE: the model's
     enum kva_dtype model_dtype;  // dtype of states without one of their own; KVA_DTYPE_NONE: the model's
+    uint64_t encoder_context;    // rows of encoder states where the config does not tell; 0: as `context`
 };
 
 #define KVA_MAX_ASSUMED 12
@@ -280,7 +338,8 @@ enum kva_status kva_plan_make(const struct kva_model *model, const struct kva_de
                               struct kva_plan **plan, struct kva_error *error);
 void kva_plan_free(struct kva_plan *plan);
 
-// Bytes that one cache keeps for one sequence at `context` tokens; 0 for a cache that reads another layer's.
+// Bytes that one cache keeps for one sequence at `context` tokens; 0 for a cache that reads another layer's. Errors:
+// KVA_BAD_INPUT (dtype unknown, overflow), KVA_REFUSED (a cross cache whose length is not known).
 enum kva_status kva_need_bytes(const struct kva_cache *cache, uint64_t context, enum kva_dtype kv_dtype,
                                enum kva_dtype model_dtype, uint64_t *bytes, struct kva_error *error);
 

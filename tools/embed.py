@@ -18,9 +18,10 @@ def escape(chunk):
 
 
 def main(root, out_c, out_d):
-    paths = []
+    paths, watched = [], []
     for folder, folders, files in os.walk(root):
         folders.sort()
+        watched.append(folder)  # a folder is newer once a file was added to it
         paths += [os.path.join(folder, name) for name in files if not name.startswith(".")]
     entries = sorted((os.path.relpath(path, root), path) for path in paths)
     with open(out_c, "w", encoding="ascii") as out:
@@ -34,7 +35,8 @@ def main(root, out_c, out_d):
             out.write("     , %d},\n" % len(content))
         out.write("};\n\nconst size_t kva_n_data_files = %d;\n" % len(entries))
     with open(out_d, "w", encoding="utf-8") as out:
-        out.write("%s: %s\n" % (out_c, " ".join(path.replace(" ", "\\ ") for _, path in entries)))
+        inputs = watched + [path for _, path in entries]
+        out.write("%s: %s\n" % (out_c, " ".join(path.replace(" ", "\\ ") for path in inputs)))
 
 
 if __name__ == "__main__":

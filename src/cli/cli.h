@@ -16,12 +16,21 @@ struct kva_command {
 
 int kva_cli_show(struct kva_options *options);
 int kva_cli_plan(struct kva_options *options);
+int kva_cli_stream(struct kva_options *options);  // plan - --ndjson
 int kva_cli_explain(struct kva_options *options);
 int kva_cli_run(struct kva_options *options);
 int kva_cli_verify(struct kva_options *options);
+int kva_cli_models(struct kva_options *options);
 
 // Prints "kvatlas: <line>" on standard error. Returns the exit status.
 int kva_cli_fail(const struct kva_error *error);
+
+// How the flags say that a model is read.
+struct kva_model_options kva_cli_how(const struct kva_options *options);
+
+// A plan for each engine that was named. plans: [KVA_MAX_ENGINES]; free *n_plans of them, also after an error.
+enum kva_status kva_cli_plans(const struct kva_options *options, const struct kva_model *model, struct kva_plan **plans,
+                              size_t *n_plans, struct kva_error *error);
 
 // The model that the first argument names, with its atlas. Release with kva_cli_close (either may be NULL).
 enum kva_status kva_cli_open(const struct kva_options *options, struct kva_atlas **atlas, struct kva_model **model,

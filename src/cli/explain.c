@@ -11,6 +11,7 @@ int kva_cli_explain(struct kva_options *options)
     struct kva_text text = {0};
     const struct kva_report_style style = kva_cli_style(options);
     const struct kva_deployment deployment = {.engine = options->engines[0],
+                                              .encoder_context = options->encoder_context,
                                               .context = options->context,
                                               .sequences = options->sequences,
                                               .kv_dtype = options->kv_dtype};

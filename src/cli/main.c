@@ -8,23 +8,26 @@
 
 #define BIT(flag) KVA_FLAG_BIT(KVA_FLAG_##flag)
 #define RESULT (BIT(FORMAT) | BIT(OUTPUT) | BIT(DATA) | BIT(NO_COLOR))
+#define READ (BIT(DTYPE) | BIT(DEPTH) | BIT(FETCH) | BIT(ASSUME))
 #define RUN                                                                                                            \
     (BIT(BACKEND) | BIT(DTYPE) | BIT(ENGINE) | BIT(CONTEXT) | BIT(SEQUENCES) | BIT(WEIGHTS) | BIT(SEED) | BIT(CHUNK) | \
      BIT(NO_PRUNE) | BIT(DEPTH) | BIT(PROMPT_LENGTH) | BIT(DECODE) | BIT(REFERENCE) | BIT(PLAN))
 
 static const struct kva_command COMMANDS[] = {
-    {"show", "MODEL", "what each layer caches, and why", RESULT | BIT(WHY) | BIT(DTYPE) | BIT(DEPTH), 1, 1,
-     kva_cli_show},
+    {"show", "MODEL", "what each layer caches, and why", RESULT | READ | BIT(WHY), 1, 1, kva_cli_show},
     {"plan", "MODEL", "need, allocated, overpay and sharing saved",
-     RESULT | BIT(CONTEXT) | BIT(SEQUENCES) | BIT(ENGINE) | BIT(KV_DTYPE) | BIT(DTYPE) | BIT(DEPTH) | BIT(LAYERS), 1, 1,
-     kva_cli_plan},
+     RESULT | READ | BIT(CONTEXT) | BIT(SEQUENCES) | BIT(ENGINE) | BIT(KV_DTYPE) | BIT(LAYERS) | BIT(NDJSON) |
+         BIT(ENCODER_CONTEXT),
+     1, 1, kva_cli_plan},
     {"explain", "MODEL", "the formula of every number, with references",
-     RESULT | BIT(CONTEXT) | BIT(SEQUENCES) | BIT(ENGINE) | BIT(KV_DTYPE) | BIT(DTYPE) | BIT(DEPTH), 1, 1,
+     RESULT | READ | BIT(CONTEXT) | BIT(SEQUENCES) | BIT(ENGINE) | BIT(KV_DTYPE) | BIT(ENCODER_CONTEXT), 1, 1,
      kva_cli_explain},
     {"run", "MODEL", "execute it: predicted and measured side by side",
      RESULT | RUN | BIT(TOKENS) | BIT(PREFILL) | BIT(LOGITS) | BIT(PROFILE) | BIT(LAYERS), 1, 1, kva_cli_run},
     {"verify", "[SUITE|MODEL...]", "run and compare, for CI",
      RESULT | RUN | BIT(TOKENS) | BIT(PREFILL) | BIT(JSON) | BIT(JUNIT), 0, SIZE_MAX, kva_cli_verify},
+    {"models", "[QUERY]", "the catalogue: real models by name, family and type", RESULT | BIT(FAMILY) | BIT(TYPE), 0, 1,
+     kva_cli_models},
 };
 static const size_t N_COMMANDS = sizeof COMMANDS / sizeof *COMMANDS;
 
@@ -43,10 +46,12 @@ static void describe(struct kva_text *text)
                     "it, and whether that is what happens when the model runs.\n\nUsage: kvatlas COMMAND ...\n\n");
     for (size_t c = 0; c < N_COMMANDS; c++)
         kva_text_printf(text, "  %-8s %-17s %s\n", COMMANDS[c].name, COMMANDS[c].arguments, COMMANDS[c].help);
-    kva_text_printf(text, "\nMODEL is a config.json, a directory that holds one, or a catalogue name such as\n"
-                          "microsoft/Phi-4-mini-instruct. kvatlas COMMAND --help lists a command's flags.\n\n"
-                          "Exit status: 0 fits or matches; 1 does not; 2 usage or bad input; 3 not known to kvatlas;\n"
-                          "4 the machine could not do it.\n");
+    kva_text_printf(text,
+                    "\nMODEL is a config.json, a directory that holds one, - for standard input, a name of the\n"
+                    "catalogue (kvatlas models) such as microsoft/Phi-4-mini-instruct, or the id of a model in the\n"
+                    "local Hugging Face cache, ID or ID@REVISION. kvatlas COMMAND --help lists a command's flags.\n\n"
+                    "Exit status: 0 fits or matches; 1 does not; 2 usage or bad input; 3 not known to kvatlas;\n"
+                    "4 the machine could not do it.\n");
 }
 
 static int help_command(const struct kva_command *command)

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 
-enum value { SWITCH, COUNT, COUNT_OR_ZERO, TEXT, DTYPE, FORMAT, ENGINES };
+enum value { SWITCH, COUNT, COUNT_OR_ZERO, TEXT, DTYPE, FORMAT, ENGINES, ASSUME };
 
 #define MAX_NAMES 4
 
@@ -72,6 +72,22 @@ static const struct flag FLAGS[KVA_N_FLAGS] = {
         {{"--reference"}, TEXT, FIELD(reference), "FILE", "logits of an independent implementation, as safetensors"},
     [KVA_FLAG_PLAN] =
         {{"--plan"}, TEXT, FIELD(plan), "FILE", "a saved plan (kvatlas plan --format json) to hold the run against"},
+    [KVA_FLAG_ASSUME] = {{"--assume"},
+                         ASSUME,
+                         FIELD(assume),
+                         "KEY=VALUE",
+                         "read the config as if it said so; family=TYPE, mtp=on; may be given again"},
+    [KVA_FLAG_ENCODER_CONTEXT] = {{"--encoder-context"},
+                                  COUNT,
+                                  FIELD(encoder_context),
+                                  "N",
+                                  "tokens of the encoder's input; without it as the context"},
+    [KVA_FLAG_FETCH] =
+        {{"--fetch"}, SWITCH, FIELD(fetch), NULL, "ask huggingface.co for MODEL (HF_ENDPOINT, HF_TOKEN)"},
+    [KVA_FLAG_NDJSON] =
+        {{"--ndjson"}, SWITCH, FIELD(ndjson), NULL, "one config a line on standard input, one plan a line out"},
+    [KVA_FLAG_FAMILY] = {{"--family"}, TEXT, FIELD(family), "NAME", "only models of this family: dense, swa, ..."},
+    [KVA_FLAG_TYPE] = {{"--type"}, TEXT, FIELD(type), "NAME", "only models of this model_type: llama, gemma3, ..."},
 };
 
 // ---------------------------------------------------------------- values
@@ -147,6 +163,11 @@ static enum kva_status set(const struct flag *flag, const char *name, const char
         return KVA_OK;
     case FORMAT:
         return set_format(options, name, value, error);
+    case ASSUME:
+        if (options->n_assume == KVA_MAX_ASSUME)
+            return kva_fail(error, KVA_BAD_INPUT, NULL, name, "is given more than %d times", KVA_MAX_ASSUME);
+        options->assume[options->n_assume++] = value;
+        return KVA_OK;
     case ENGINES:
         break;
     }

@@ -6,6 +6,7 @@
 #include "report/report.h"
 
 #define KVA_MAX_ENGINES 16
+#define KVA_MAX_ASSUME 32
 
 // One bit a flag.
 enum kva_flag {
@@ -36,6 +37,12 @@ enum kva_flag {
     KVA_FLAG_JUNIT,
     KVA_FLAG_REFERENCE,
     KVA_FLAG_PLAN,
+    KVA_FLAG_FETCH,
+    KVA_FLAG_ASSUME,
+    KVA_FLAG_ENCODER_CONTEXT,
+    KVA_FLAG_NDJSON,
+    KVA_FLAG_FAMILY,
+    KVA_FLAG_TYPE,
     KVA_N_FLAGS
 };
 #define KVA_FLAG_BIT(flag) (UINT64_C(1) << (flag))
@@ -50,6 +57,9 @@ struct kva_options {
     uint64_t context, sequences;
     const char *engines[KVA_MAX_ENGINES];  // --engine, --policy: in the order given
     size_t n_engines;
+    const char *assume[KVA_MAX_ASSUME];  // --assume KEY=VALUE, in the order given
+    size_t n_assume;
+    uint64_t encoder_context;
     enum kva_dtype kv_dtype, dtype;
     enum kva_format format;
     const char *output;  // NULL: standard output
@@ -58,7 +68,8 @@ struct kva_options {
 
     const char *backend, *weights, *tokens, *logits, *json, *junit, *reference, *plan;
     uint64_t prompt_length, prefill, decode, seed, chunk, depth;
-    bool no_prune, profile;
+    bool no_prune, profile, fetch, ndjson;
+    const char *family, *type;  // of a model of the catalogue
 
     void *memory;  // what kva_options_free releases
 };

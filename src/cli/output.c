@@ -16,10 +16,19 @@ int kva_cli_fail(const struct kva_error *error)
     return (int)error->status;
 }
 
+struct kva_model_options kva_cli_how(const struct kva_options *options)
+{
+    return (struct kva_model_options){.dtype = options->dtype,
+                                      .layers = options->depth,
+                                      .fetch = options->fetch,
+                                      .assume = options->assume,
+                                      .n_assume = options->n_assume};
+}
+
 enum kva_status kva_cli_open(const struct kva_options *options, struct kva_atlas **atlas, struct kva_model **model,
                              struct kva_error *error)
 {
-    const struct kva_model_options how = {.dtype = options->dtype, .layers = options->depth};
+    const struct kva_model_options how = kva_cli_how(options);
     enum kva_status status = kva_atlas_open(options->data, atlas, error);
     if (status == KVA_OK)
         status = kva_model_open(*atlas, options->arguments[0], &how, model, error);

@@ -1,11 +1,13 @@
 // kvatlas plan MODEL: need, allocated, overpay and sharing saved, for one policy or for several side by side.
 #include "cli/cli.h"
 
-static enum kva_status make_plans(const struct kva_options *options, const struct kva_model *model,
-                                  struct kva_plan **plans, size_t *n_plans, struct kva_error *error)
+enum kva_status kva_cli_plans(const struct kva_options *options, const struct kva_model *model, struct kva_plan **plans,
+                              size_t *n_plans, struct kva_error *error)
 {
-    struct kva_deployment deployment = {
-        .context = options->context, .sequences = options->sequences, .kv_dtype = options->kv_dtype};
+    struct kva_deployment deployment = {.context = options->context,
+                                        .sequences = options->sequences,
+                                        .kv_dtype = options->kv_dtype,
+                                        .encoder_context = options->encoder_context};
     do {
         deployment.engine = options->n_engines > 0 ? options->engines[*n_plans] : NULL;
         enum kva_status status = kva_plan_make(model, &deployment, &plans[*n_plans], error);
@@ -18,6 +20,8 @@ static enum kva_status make_plans(const struct kva_options *options, const struc
 
 int kva_cli_plan(struct kva_options *options)
 {
+    if (options->ndjson)
+        return kva_cli_stream(options);
     struct kva_error error = {0};
     struct kva_atlas *atlas = NULL;
     struct kva_model *model = NULL;
@@ -27,7 +31,7 @@ int kva_cli_plan(struct kva_options *options)
     const struct kva_report_style style = kva_cli_style(options);
     enum kva_status status = kva_cli_open(options, &atlas, &model, &error);
     if (status == KVA_OK)
-        status = make_plans(options, model, plans, &n_plans, &error);
+        status = kva_cli_plans(options, model, plans, &n_plans, &error);
     if (status == KVA_OK)
         status = kva_report_plans(plans, n_plans, &style, &text, &error);
     if (status == KVA_OK)

@@ -13,17 +13,36 @@ const char *kva_cache_kind_name(enum kva_cache_kind kind)
     return (size_t)kind < sizeof NAMES / sizeof *NAMES ? NAMES[kind] : "unknown";
 }
 
-uint64_t kva_cache_rows(const struct kva_cache *cache, uint64_t context)
+uint64_t kva_cache_full_rows(const struct kva_cache *cache, uint64_t context)
 {
     if (!kva_cache_has_rows(cache))
         return 0;
-    return kva_cache_has_window(cache) ? kva_min(cache->window, context) : context;
+    if (cache->kind == KVA_CACHE_CROSS)
+        return cache->length;
+    return cache->ratio > 1 ? context / cache->ratio : context;
+}
+
+uint64_t kva_cache_rows(const struct kva_cache *cache, uint64_t context)
+{
+    return kva_cache_full_rows(cache, kva_cache_has_window(cache) ? kva_min(cache->window, context) : context);
+}
+
+enum kva_status kva_cache_token_bytes(const struct kva_cache *cache, enum kva_dtype kv_dtype, uint64_t *bytes,
+                                      struct kva_error *error)
+{
+    *bytes = 0;
+    if (cache->reads_layer >= 0 || cache->kind == KVA_CACHE_CROSS)
+        return KVA_OK;
+    enum kva_status status = kva_cache_row_bytes(cache, kv_dtype, bytes, error);
+    if (status == KVA_OK && cache->ratio > 1)
+        *bytes /= cache->ratio;
+    return status;
 }
 
 enum kva_status kva_cache_row_bytes(const struct kva_cache *cache, enum kva_dtype kv_dtype, uint64_t *bytes,
                                     struct kva_error *error)
 {
-    if (cache->kind == KVA_CACHE_CROSS)
+    if (cache->kind == KVA_CACHE_CROSS && cache->length == 0)
         return kva_fail(error, KVA_REFUSED, NULL, NULL,
                         "a cache of encoder states is as long as the encoder's input, which no context tells");
     *bytes = 0;
@@ -58,7 +77,8 @@ enum kva_status kva_cache_state_bytes(const struct kva_cache *cache, enum kva_dt
 bool kva_cache_same_shape(const struct kva_cache *a, const struct kva_cache *b)
 {
     if (a->kind != b->kind || a->kv_heads != b->kv_heads || a->k_dim != b->k_dim || a->v_dim != b->v_dim ||
-        a->n_state != b->n_state || (kva_cache_has_window(a) && a->window != b->window))
+        a->n_state != b->n_state || a->ratio != b->ratio || a->length != b->length ||
+        (kva_cache_has_window(a) && a->window != b->window))
         return false;
     for (size_t p = 0; p < a->n_state; p++)
         if (a->state[p].elements != b->state[p].elements || a->state[p].dtype != b->state[p].dtype)

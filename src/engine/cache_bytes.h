@@ -20,11 +20,20 @@ static inline bool kva_cache_has_window(const struct kva_cache *cache)
     return cache->kind == KVA_CACHE_SLIDING || cache->kind == KVA_CACHE_CHUNKED;
 }
 
-// Rows that the architecture must keep at `context` tokens.
+// Rows that the architecture must keep at `context` tokens: all, floor(context / ratio), those of a window, or those of
+// an encoder (0 while its length is not known).
 uint64_t kva_cache_rows(const struct kva_cache *cache, uint64_t context);
 
-// One token's keys and values. Errors: KVA_BAD_INPUT (dtype unknown, overflow), KVA_REFUSED (encoder states, whose
-// length is not a matter of the context).
+// The same without windows.
+uint64_t kva_cache_full_rows(const struct kva_cache *cache, uint64_t context);
+
+// What one more token adds to a cache that still grows, on average where a row stands for several; 0 for a state and
+// for encoder states. A layer that reads another's cache adds nothing. Errors: as kva_cache_row_bytes.
+enum kva_status kva_cache_token_bytes(const struct kva_cache *cache, enum kva_dtype kv_dtype, uint64_t *bytes,
+                                      struct kva_error *error);
+
+// One row of keys and values. Errors: KVA_BAD_INPUT (dtype unknown, overflow), KVA_REFUSED (encoder states of which
+// nobody says how long they are).
 enum kva_status kva_cache_row_bytes(const struct kva_cache *cache, enum kva_dtype kv_dtype, uint64_t *bytes,
                                     struct kva_error *error);
 

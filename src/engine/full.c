@@ -2,16 +2,11 @@
 #include "engine/cache_bytes.h"
 #include "engine/policies.h"
 
-static uint64_t full_rows(const struct kva_cache *cache, uint64_t context)
-{
-    return kva_cache_has_rows(cache) ? context : 0;
-}
-
 static enum kva_status allocate(const struct kva_model *model, const struct kva_deployment *deployment,
                                 struct kva_arena *arena, struct kva_engine_allocation *allocation,
                                 struct kva_error *error)
 {
-    static const struct kva_policy POLICY = {.rows = full_rows, .shares = false};
+    static const struct kva_policy POLICY = {.rows = kva_cache_full_rows, .shares = false};
     return kva_policy_allocate(&POLICY, model, deployment, arena, allocation, error);
 }
 

@@ -64,12 +64,31 @@ static enum kva_status resolve_dtypes(const struct kva_model *model, struct kva_
     return kva_assume(assumptions, error, "KV dtype %s: the model's", kva_dtype_name(deployment->kv_dtype));
 }
 
+// Encoder states are as long as the encoder's input, which the context does not tell.
+static enum kva_status resolve_encoder(const struct kva_model *model, struct kva_deployment *deployment,
+                                       struct kva_assumptions *assumptions, struct kva_error *error)
+{
+    char rows[KVA_HUMAN];
+    bool asks = false;
+    for (size_t i = 0; i < model->n_layers; i++)
+        for (size_t c = 0; c < model->layers[i].n_caches; c++)
+            asks =
+                asks || (model->layers[i].caches[c].kind == KVA_CACHE_CROSS && model->layers[i].caches[c].length == 0);
+    if (!asks || deployment->encoder_context > 0)
+        return KVA_OK;
+    deployment->encoder_context = deployment->context;
+    return kva_assume(assumptions, error, "encoder input %s tokens: as long as the context, none was given",
+                      kva_human_count(deployment->encoder_context, rows));
+}
+
 enum kva_status kva_policy_resolve(const struct kva_model *model, struct kva_deployment *deployment,
                                    struct kva_assumptions *assumptions, struct kva_error *error)
 {
     enum kva_status status = resolve_context(model, deployment, assumptions, error);
     if (status == KVA_OK)
         status = resolve_dtypes(model, deployment, assumptions, error);
+    if (status == KVA_OK)
+        status = resolve_encoder(model, deployment, assumptions, error);
     if (status == KVA_OK && deployment->sequences == 0) {
         deployment->sequences = 1;
         status = kva_assume(assumptions, error, "1 sequence: none was asked for");
@@ -87,16 +106,20 @@ struct owned {
     size_t pool;
 };
 
+static bool has_rows_of_its_own(const struct kva_cache *cache)
+{
+    return cache->kind == KVA_CACHE_LATENT || cache->kind == KVA_CACHE_INDEX || cache->kind == KVA_CACHE_CROSS;
+}
+
 // Caches of one shape make one pool.
 static bool same_pool(const struct owned *a, const struct owned *b)
 {
     const struct kva_cache *ca = a->cache, *cb = b->cache;
     if (kva_cache_is_state(ca) || kva_cache_is_state(cb))
         return kva_cache_same_shape(ca, cb);
-    bool rows_differ_in_kind = ca->kind == KVA_CACHE_LATENT || ca->kind == KVA_CACHE_INDEX ||
-                               cb->kind == KVA_CACHE_LATENT || cb->kind == KVA_CACHE_INDEX;
-    return a->rows == b->rows && ca->kv_heads == cb->kv_heads && ca->k_dim == cb->k_dim && ca->v_dim == cb->v_dim &&
-           (!rows_differ_in_kind || ca->kind == cb->kind);
+    bool rows_differ_in_kind = has_rows_of_its_own(ca) || has_rows_of_its_own(cb);
+    return a->rows == b->rows && ca->ratio == cb->ratio && ca->kv_heads == cb->kv_heads && ca->k_dim == cb->k_dim &&
+           ca->v_dim == cb->v_dim && (!rows_differ_in_kind || ca->kind == cb->kind);
 }
 
 static const char *pool_name(struct kva_arena *arena, const struct owned *first, uint64_t context, bool with_shape)
@@ -112,6 +135,8 @@ static const char *pool_name(struct kva_arena *arena, const struct owned *first,
                           : kva_arena_strdup(arena, name);
     if (window)
         name = kva_arena_printf(arena, "%s %llu", name, (unsigned long long)first->rows);
+    else if (cache->ratio > 1)
+        name = kva_arena_printf(arena, "%s of every %u tokens", name, cache->ratio);
     if (name == NULL || !with_shape)
         return name;
     return kva_arena_printf(arena, "%s, %u x (%u + %u)", name, cache->kv_heads, cache->k_dim, cache->v_dim);
@@ -179,6 +204,21 @@ static enum kva_status make_pools(struct owned *owned, size_t n_owned, const str
 
 // ---------------------------------------------------------------- layers
 
+// The cache, with the encoder's length as deployed where the config does not tell it.
+static enum kva_status deployed(const struct kva_cache **cache, const struct kva_deployment *deployment,
+                                struct kva_arena *arena, struct kva_error *error)
+{
+    if ((*cache)->kind != KVA_CACHE_CROSS || (*cache)->length > 0)
+        return KVA_OK;
+    struct kva_cache *copy = kva_arena_alloc(arena, 1, sizeof *copy);
+    if (copy == NULL)
+        return kva_fail_memory(error, sizeof *copy);
+    *copy = **cache;
+    copy->length = deployment->encoder_context;
+    *cache = copy;
+    return KVA_OK;
+}
+
 static enum kva_status own(const struct kva_policy *policy, const struct kva_cache *cache, uint32_t layer,
                            const struct kva_deployment *deployment, struct owned *owned, struct kva_error *error)
 {
@@ -213,7 +253,9 @@ enum kva_status kva_policy_allocate(const struct kva_policy *policy, const struc
             if (cache->kind == KVA_CACHE_NONE || (policy->shares && cache->reads_layer >= 0))
                 continue;
             struct owned *mine = &owned[n_owned];
-            enum kva_status status = own(policy, cache, layer->index, deployment, mine, error);
+            enum kva_status status = deployed(&cache, deployment, arena, error);
+            if (status == KVA_OK)
+                status = own(policy, cache, layer->index, deployment, mine, error);
             if (status != KVA_OK)
                 return status;
             if (!kva_add_product(&out->bytes, mine->bytes, deployment->sequences))

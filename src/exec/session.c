@@ -98,8 +98,7 @@ enum kva_status kva_session_open(const struct kva_model *model, const struct kva
     session->rows = kva_min(options->chunk > 0 ? options->chunk : DEFAULT_CHUNK, all_rows);
     session->rows = kva_max(session->rows, options->sequences);
     session->logit_rows = options->all_logits ? session->rows : session->sequences;
-    status =
-        kva_backend_open(options->backend, session->act, &session->kernels, &session->device, &session->module, error);
+    status = kva_backend_open(options->backend, session->act, &session->kernels, &session->device, error);
     if (status == KVA_OK) {
         session->kernels->info(session->device, &session->info);
         session->ledger.kernels = session->kernels;
@@ -124,7 +123,7 @@ void kva_session_close(struct kva_session *session)
         kva_ledger_release(&session->ledger);
     kva_caches_release(&session->caches);
     kva_weights_release(&session->weights);
-    kva_backend_close(session->kernels, session->device, session->module);
+    kva_backend_close(session->kernels, session->device);
     free(session->past);
     free(session->host_tokens);
     free(session->host_positions);

@@ -57,7 +57,6 @@ struct kva_session {
     struct kva_run_options options;
     const struct kva_kernels *kernels;
     struct kva_device *device;
-    void *module;
     struct kva_device_info info;
     struct kva_ledger ledger;
     struct kva_weights weights;

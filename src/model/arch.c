@@ -18,8 +18,15 @@ struct entry {
 
 struct kva_arch_cache {
     struct entry *entries;
-    struct kva_references *references;
+    struct kva_arch_names *names;  // NULL: nobody asked for a class yet
 };
+
+static void free_arch(struct kva_arch *arch)
+{
+    if (arch != NULL)
+        kva_programs_free(arch->programs);
+    kva_yaml_free(&kva_arch_schema, arch);
+}
 
 void kva_arch_cache_free(struct kva_arch_cache *cache)
 {
@@ -27,12 +34,12 @@ void kva_arch_cache_free(struct kva_arch_cache *cache)
         return;
     for (struct entry *entry = cache->entries; entry != NULL;) {
         struct entry *next = entry->next;
-        kva_yaml_free(&kva_arch_schema, entry->arch);
+        free_arch(entry->arch);
         free(entry->model_type);
         free(entry);
         entry = next;
     }
-    kva_yaml_free(&kva_references_schema, cache->references);
+    kva_arch_names_free(cache->names);
     free(cache);
 }
 
@@ -43,32 +50,6 @@ static enum kva_status open_cache(struct kva_atlas *atlas, struct kva_arch_cache
         *slot = calloc(1, sizeof **slot);
     *cache = *slot;
     return *slot != NULL ? KVA_OK : kva_fail_memory(error, sizeof **slot);
-}
-
-enum kva_status kva_atlas_reference(struct kva_atlas *atlas, const char *id, const struct kva_reference **reference,
-                                    struct kva_error *error)
-{
-    *reference = NULL;
-    struct kva_arch_cache *cache;
-    enum kva_status status = open_cache(atlas, &cache, error);
-    if (status != KVA_OK)
-        return status;
-    if (cache->references == NULL) {
-        struct kva_atlas_file file;
-        bool found;
-        status = kva_atlas_read(atlas, "references.yaml", &file, &found, error);
-        if (status == KVA_OK && !found)
-            status = kva_fail(error, KVA_BAD_INPUT, "references.yaml", NULL, "is missing from the data directory");
-        if (status == KVA_OK)
-            status = kva_yaml_load(&file, &kva_references_schema, (void **)&cache->references, error);
-        kva_atlas_file_free(&file);
-        if (status != KVA_OK)
-            return status;
-    }
-    for (unsigned i = 0; i < cache->references->n_entries; i++)
-        if (strcmp(cache->references->entries[i].id, id) == 0)
-            *reference = &cache->references->entries[i];
-    return KVA_OK;
 }
 
 // A failure that names the line on which `value` first stands.
@@ -106,6 +87,25 @@ static enum kva_status check_named(const struct kva_arch *arch, const char *wher
     return FAIL_AT(name, where, "names \"%s\", which is not one of `keys`", name);
 }
 
+static enum kva_status check_cached(const struct kva_arch *arch, const struct kva_arch_kind *kind,
+                                    const struct kva_arch_cached *cached, const struct kva_atlas_file *file,
+                                    struct kva_error *error)
+{
+    enum kva_status status = KVA_OK;
+    if (cached->n_state > KVA_MAX_STATE_PARTS)
+        return FAIL_AT(kind->name, "state", "has %u parts, at most %d are allowed", cached->n_state,
+                       KVA_MAX_STATE_PARTS);
+    if ((cached->cache == KVA_CACHE_STATE) != (cached->n_state > 0))
+        return FAIL_AT(kind->name, "state", "%s the kind \"%s\", which %s a state",
+                       cached->n_state > 0 ? "stands in" : "is missing from", kind->name,
+                       cached->n_state > 0 ? "does not cache" : "caches");
+    if ((cached->cache == KVA_CACHE_LATENT || cached->cache == KVA_CACHE_INDEX) && cached->k_dim == NULL)
+        return FAIL_AT(kind->name, "k_dim", "is missing from the kind \"%s\"", kind->name);
+    for (unsigned s = 0; s < cached->n_state && status == KVA_OK; s++)
+        status = check_named(arch, "dtype_key", cached->state[s].dtype_key, file, error);
+    return status;
+}
+
 static enum kva_status check_kinds(const struct kva_arch *arch, const struct kva_atlas_file *file,
                                    struct kva_error *error)
 {
@@ -122,15 +122,19 @@ static enum kva_status check_kinds(const struct kva_arch *arch, const struct kva
             if (!has_kind(arch, arch->tensors[t].kinds[i]))
                 return FAIL_AT(arch->tensors[t].name, "kinds", "name \"%s\", which is not one of `kinds`",
                                arch->tensors[t].kinds[i]);
-    for (unsigned i = 0; i < arch->n_kinds; i++) {
+    if (arch->mtp != NULL && !has_kind(arch, arch->mtp->kind))
+        return FAIL_AT("mtp", "mtp", "names the kind \"%s\", which is not one of `kinds`", arch->mtp->kind);
+    enum kva_status status = KVA_OK;
+    for (unsigned i = 0; i < arch->n_kinds && status == KVA_OK; i++) {
         const struct kva_arch_kind *kind = &arch->kinds[i];
-        if (kind->n_state > KVA_MAX_STATE_PARTS)
-            return FAIL_AT(kind->name, "state", "has %u parts, at most %d are allowed", kind->n_state,
-                           KVA_MAX_STATE_PARTS);
-        if (kind->cache == KVA_CACHE_STATE && kind->n_state == 0)
-            return FAIL_AT(kind->name, "state", "is missing from the kind \"%s\", which caches a state", kind->name);
+        if (kind->n_also >= KVA_MAX_CACHES)
+            return FAIL_AT(kind->name, "also", "has %u caches, at most %d are allowed", kind->n_also,
+                           KVA_MAX_CACHES - 1);
+        status = check_cached(arch, kind, &kind->first, file, error);
+        for (unsigned c = 0; c < kind->n_also && status == KVA_OK; c++)
+            status = check_cached(arch, kind, &kind->also[c], file, error);
     }
-    return KVA_OK;
+    return status;
 }
 
 static enum kva_status check_tensors(const struct kva_arch *arch, const struct kva_atlas_file *file,
@@ -165,9 +169,7 @@ static enum kva_status check(struct kva_atlas *atlas, const struct kva_arch *arc
                            arch->references[i]);
     }
     if (arch->text_config != NULL)
-        return arch->text_model_type != NULL
-                   ? KVA_OK
-                   : FAIL_AT("text_config", "text_model_type", "is missing, `text_config` needs it");
+        return KVA_OK;
     static const char *const NEEDED[] = {"layers", "context"};
     for (size_t i = 0; i < sizeof NEEDED / sizeof *NEEDED; i++)
         if (find_key(arch, NEEDED[i]) == NULL || find_key(arch, NEEDED[i])->type != KVA_COUNT)
@@ -181,7 +183,7 @@ static enum kva_status check(struct kva_atlas *atlas, const struct kva_arch *arc
     }
     if (arch->n_kinds == 0 || arch->n_rules == 0)
         return FAIL_AT("model_type", arch->n_kinds == 0 ? "kinds" : "rules", "is missing");
-    if (arch->rope == NULL || (!arch->rope->none && arch->rope->theta == NULL))
+    if (arch->rope == NULL ? arch->decoder != NULL : !arch->rope->none && arch->rope->theta == NULL)
         return FAIL_AT("rope", "rope", "needs `none: true` or a `theta`");
     enum kva_status status = check_kinds(arch, file, error);
     if (status == KVA_OK)
@@ -195,6 +197,83 @@ static enum kva_status check(struct kva_atlas *atlas, const struct kva_arch *arc
     }
     return status;
 }
+
+// ---------------------------------------------------------------- formulas
+
+static bool resolve_name(void *user, const char *name, size_t length, uint32_t *slot)
+{
+    const struct kva_arch *arch = user;
+    for (unsigned i = 0; i < arch->n_keys; i++)
+        if (strncmp(arch->keys[i].name, name, length) == 0 && arch->keys[i].name[length] == '\0') {
+            *slot = i;  // values stand in the order of `keys`
+            return true;
+        }
+    return false;
+}
+
+enum kva_status kva_arch_formula(const struct kva_arch *arch, const char *formula, const struct kva_program **program,
+                                 struct kva_error *error)
+{
+    return kva_programs_get(arch->programs, formula, resolve_name, (void *)arch, program, error);
+}
+
+// What compile_all goes through; `formula` NULL is none.
+struct compiler {
+    const struct kva_arch *arch;
+    struct kva_error *error;
+    enum kva_status status;
+};
+
+static void compile(struct compiler *c, const char *formula)
+{
+    const struct kva_program *program;
+    if (formula != NULL && c->status == KVA_OK)
+        c->status = kva_arch_formula(c->arch, formula, &program, c->error);
+}
+
+static void compile_cached(struct compiler *c, const struct kva_arch_cached *cached)
+{
+    const char *const formulas[] = {cached->when,   cached->kv_heads, cached->k_dim, cached->v_dim,
+                                    cached->window, cached->ratio,    cached->length};
+    for (size_t i = 0; i < sizeof formulas / sizeof *formulas; i++)
+        compile(c, formulas[i]);
+    for (unsigned s = 0; s < cached->n_state; s++)
+        compile(c, cached->state[s].elements);
+}
+
+// Every formula of the file, so that a typing error shows when the file is read and not when a config needs it.
+static enum kva_status compile_all(const struct kva_arch *arch, struct kva_error *error)
+{
+    struct compiler c = {arch, error, KVA_OK};
+    for (unsigned i = 0; i < arch->n_keys; i++) {
+        const struct kva_arch_key *key = &arch->keys[i];
+        if (key->type != KVA_COUNT && key->type != KVA_FLAG)
+            continue;
+        compile(&c, key->absent);
+        compile(&c, key->null);
+        compile(&c, key->other);
+        compile(&c, key->automatic);
+    }
+    for (unsigned i = 0; i < arch->n_checks; i++)
+        compile(&c, arch->checks[i].holds);
+    for (unsigned i = 0; i < arch->n_kinds; i++) {
+        compile(&c, arch->kinds[i].reads);
+        compile_cached(&c, &arch->kinds[i].first);
+        for (unsigned a = 0; a < arch->kinds[i].n_also; a++)
+            compile_cached(&c, &arch->kinds[i].also[a]);
+    }
+    for (unsigned i = 0; i < arch->n_rules; i++)
+        compile(&c, arch->rules[i].when);
+    for (unsigned i = 0; i < arch->n_tensors; i++) {
+        compile(&c, arch->tensors[i].when);
+        for (unsigned d = 0; d < arch->tensors[i].n_shape; d++)
+            compile(&c, arch->tensors[i].shape[d]);
+    }
+    compile(&c, arch->mtp != NULL ? arch->mtp->layers : NULL);
+    return c.status;
+}
+
+// ---------------------------------------------------------------- loading
 
 static enum kva_status load(struct kva_atlas *atlas, const char *model_type, struct kva_arch **arch,
                             struct kva_error *error)
@@ -213,10 +292,16 @@ static enum kva_status load(struct kva_atlas *atlas, const char *model_type, str
     status = kva_yaml_load(&file, &kva_arch_schema, (void **)&loaded, error);
     if (status == KVA_OK)
         status = check(atlas, loaded, model_type, &file, error);
+    if (status == KVA_OK && (loaded->programs = kva_programs_new()) == NULL)
+        status = kva_fail_memory(error, sizeof *loaded);
+    if (status == KVA_OK && (status = compile_all(loaded, error)) == KVA_BAD_INPUT && error != NULL) {
+        snprintf(error->file, sizeof error->file, "%s", file.name);
+        error->line = kva_yaml_line(&file, "keys", error->key);
+    }
     if (status == KVA_OK)
         *arch = loaded;
     else
-        kva_yaml_free(&kva_arch_schema, loaded);
+        free_arch(loaded);
     kva_atlas_file_free(&file);
     return status;
 }
@@ -229,8 +314,11 @@ enum kva_status kva_arch_get(struct kva_atlas *atlas, const char *model_type, co
     enum kva_status status = open_cache(atlas, &cache, error);
     if (status != KVA_OK)
         return status;
-    for (struct entry *entry = cache->entries; entry != NULL; entry = entry->next)
+    for (struct entry **link = &cache->entries, *entry; (entry = *link) != NULL; link = &entry->next)
         if (strcmp(entry->model_type, model_type) == 0) {
+            *link = entry->next;  // to the front: the next config is often of the same type
+            entry->next = cache->entries;
+            cache->entries = entry;
             *arch = entry->arch;
             return KVA_OK;
         }
@@ -243,7 +331,7 @@ enum kva_status kva_arch_get(struct kva_atlas *atlas, const char *model_type, co
         entry->model_type = strdup(model_type);
     if (entry == NULL || entry->model_type == NULL) {
         free(entry);
-        kva_yaml_free(&kva_arch_schema, loaded);
+        free_arch(loaded);
         return kva_fail_memory(error, sizeof *entry);
     }
     entry->arch = loaded;
@@ -253,36 +341,14 @@ enum kva_status kva_arch_get(struct kva_atlas *atlas, const char *model_type, co
     return KVA_OK;
 }
 
-struct search {
-    struct kva_atlas *atlas;
-    const char *name;
-    const struct kva_arch *found;
-    enum kva_status status;
-    struct kva_error *error;
-};
-
-static bool visit(void *user, const char *path)
-{
-    struct search *search = user;
-    char model_type[256];
-    const char *base = strrchr(path, '/') + 1, *end = strstr(base, ".yaml");
-    if (end == NULL || end[strlen(".yaml")] != '\0' || (size_t)(end - base) >= sizeof model_type)
-        return true;
-    memcpy(model_type, base, (size_t)(end - base));
-    model_type[end - base] = '\0';
-    const struct kva_arch *arch;
-    search->status = kva_arch_get(search->atlas, model_type, &arch, search->error);
-    for (unsigned i = 0; search->status == KVA_OK && arch != NULL && i < arch->n_architectures; i++)
-        if (strcmp(arch->architectures[i], search->name) == 0)
-            search->found = arch;
-    return search->status == KVA_OK && search->found == NULL;
-}
-
 enum kva_status kva_arch_find(struct kva_atlas *atlas, const char *name, const struct kva_arch **arch,
                               struct kva_error *error)
 {
-    struct search search = {.atlas = atlas, .name = name, .error = error};
-    kva_atlas_list(atlas, "architectures", visit, &search);
-    *arch = search.found;
-    return search.status;
+    *arch = NULL;
+    struct kva_arch_cache *cache;
+    enum kva_status status = open_cache(atlas, &cache, error);
+    if (status == KVA_OK && cache->names == NULL)
+        status = kva_arch_names_open(atlas, &cache->names, error);
+    const char *model_type = status == KVA_OK ? kva_arch_names_find(cache->names, name) : NULL;
+    return model_type != NULL ? kva_arch_get(atlas, model_type, arch, error) : status;
 }

@@ -1,6 +1,6 @@
 // An architecture file, data/architectures/<model_type>.yaml, as typed data: which keys a config has, which layers
 // hold which caches, which tensors a checkpoint holds and how the executor puts a decoder together from them.
-// Formulas in these files are expressions (expr.h) over the names of `keys`, plus `i` (layer, from 0) and `layers`.
+// Formulas in these files are expressions (expr.h) over the names of `keys`, plus `i` (layer, from 0).
 #ifndef KVA_MODEL_ARCH_H
 #define KVA_MODEL_ARCH_H
 
@@ -8,12 +8,15 @@
 
 // keys: one fact that a config may state.
 struct kva_arch_key {
-    char *name;   // "kv_heads"
-    char **keys;  // the config's spellings, first present wins; none: always computed from `absent`
+    char *name;  // "kv_heads"
+    // The config's spellings, first present wins; none: always computed from `absent`. "a.b" is nested, "a.*.b" is a
+    // list over the entries of a, "/a" is looked up in the outermost config.
+    char **keys;
     unsigned n_keys;
     enum kva_value_type type;
     char *absent;     // the class default: a literal, or a formula over earlier names; NULL: the key must be there
     char *null;       // what an explicit null means; NULL: null is an error
+    char *other;      // what a value of another type means; NULL: it is an error
     char *automatic;  // what the text "auto" means in a KVA_COUNT key; NULL: text is an error
     bool zero;        // 0 is a count like any other here (a window that is off); otherwise a count is at least 1
 };
@@ -33,16 +36,27 @@ struct kva_arch_state {
 
 enum kva_rope_choice { KVA_ROPE_CHOICE_MAIN, KVA_ROPE_CHOICE_LOCAL, KVA_ROPE_CHOICE_NO };
 
+// One cache of a layer.
+struct kva_arch_cached {
+    char *when;  // formula: whether this layer has it; NULL: always
+    enum kva_cache_kind cache;
+    char *kv_heads, *k_dim, *v_dim;  // formulas; NULL: kv_heads, head_dim, and head_dim or 0
+    char *window;                    // formula, 0 meaning no window; NULL: none
+    char *ratio;                     // formula: tokens that one row stands for; NULL: 1
+    char *length;                    // formula: rows of a cross cache, 0 meaning not told; NULL: 0
+    bool shared_kv;                  // keys and values are one tensor
+    struct kva_arch_state *state;
+    unsigned n_state;
+};
+
 // kinds: what a layer of this kind holds and which mixer it runs.
 struct kva_arch_kind {
     char *name;
     enum kva_mixer mixer;
-    enum kva_cache_kind cache;
-    char *kv_heads, *k_dim, *v_dim;  // formulas; NULL: kv_heads, head_dim, head_dim
-    char *window;                    // formula, 0 meaning no window; NULL: none
-    char *reads;                     // formula: the layer whose cache it reads; NULL: its own
-    struct kva_arch_state *state;
-    unsigned n_state;
+    struct kva_arch_cached first;  // its fields stand beside `name` in the file
+    struct kva_arch_cached *also;  // further caches of the same layer
+    unsigned n_also;
+    char *reads;  // formula: the layer whose first cache it reads, -1: its own; NULL: its own
     enum kva_rope_choice rope;
 };
 
@@ -51,16 +65,22 @@ struct kva_arch_rule {
     char *when;
     char *kind;
     char *why;  // for the reader; NULL: the formula itself
+    bool wins;  // asked before the config's own list
 };
 
 struct kva_arch_label {
-    char *label;  // "sliding_attention"
+    char *label;  // "sliding_attention"; of other entries what JSON writes: "1", "true", "null"
     char *kind;
 };
 
 // list: a key that lists the kind of every layer. Where it is present (not null) it wins over the rules.
 struct kva_arch_list {
     char *key;
+    char **aliases;  // further spellings of the key
+    unsigned n_aliases;
+    bool truncate;  // it may be longer than the layers: what is left over are layers of multi-token prediction
+    bool tile;      // it is repeated until every layer has an entry
+    bool letters;   // a text is a list of its letters
     struct kva_arch_label *labels;
     unsigned n_labels;
 };
@@ -160,6 +180,17 @@ struct kva_arch_rope {
     char *scaling;          // the class default of rope_parameters, as JSON; NULL: plain rotation
 };
 
+// mtp: layers that predict further tokens, counted only when the person asks for it.
+struct kva_arch_mtp {
+    char *layers;  // formula: how many
+    char *kind;    // theirs, where the config's list does not say
+};
+
+// A nested model_type that stands for another one.
+struct kva_arch_remap {
+    char *from, *to;
+};
+
 struct kva_arch {
     char *model_type;
     char **architectures;
@@ -167,9 +198,14 @@ struct kva_arch {
     char *family;
     char **references;  // ids of data/references.yaml
     unsigned n_references;
-    char *text_config;      // the nested key to recurse into; the rest is then empty
-    char *text_model_type;  // the nested model_type when the nested config has none
-    char *tensor_prefix;    // what a wrapper's checkpoint writes before each text tensor's name
+    char *text_config;    // the nested key to recurse into ("a.b" is nested deeper); the rest is then empty
+    char **text_aliases;  // further spellings of it
+    unsigned n_text_aliases;
+    char *text_flat;        // where the nested key is absent and this one is present, the config is flat
+    char *text_model_type;  // the nested model_type when the nested config has none; NULL: it must have one
+    struct kva_arch_remap *text_remap;
+    unsigned n_text_remap;
+    char *tensor_prefix;  // what a wrapper's checkpoint writes before each text tensor's name
     struct kva_arch_key *keys;
     unsigned n_keys;
     struct kva_arch_check *checks;
@@ -179,17 +215,24 @@ struct kva_arch {
     unsigned n_kinds;
     struct kva_arch_rule *rules;
     unsigned n_rules;
-    struct kva_arch_rope *rope;
+    struct kva_arch_mtp *mtp;
+    struct kva_arch_rope *rope;  // NULL: rotation is not read, and the executor does not run it
     struct kva_arch_decoder *decoder;
     struct kva_arch_tensor *tensors;
     unsigned n_tensors;
     char **inert;  // config keys that look relevant to the cache and are not; one line each
     unsigned n_inert;
+    struct kva_programs *programs;  // its formulas, compiled (expr.h); not of the file
 };
 
 // The architecture file of `model_type`, parsed and checked once and owned by the atlas. *arch NULL with KVA_OK: no
 // such file. Errors: KVA_BAD_INPUT with file, line and key when the file breaks the schema.
 enum kva_status kva_arch_get(struct kva_atlas *atlas, const char *model_type, const struct kva_arch **arch,
                              struct kva_error *error);
+
+// One of its formulas, compiled. Errors: as kva_program_compile (expr.h).
+struct kva_program;
+enum kva_status kva_arch_formula(const struct kva_arch *arch, const char *formula, const struct kva_program **program,
+                                 struct kva_error *error);
 
 #endif

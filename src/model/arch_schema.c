@@ -21,11 +21,14 @@
     CYAML_FIELD_ENUM(key, CYAML_FLAG_STRICT | (flags), type, member, words, COUNT_OF(words))
 
 static const cyaml_strval_t VALUE_TYPES[] = {
-    {"count", KVA_COUNT}, {"flag", KVA_FLAG}, {"real", KVA_REAL}, {"text", KVA_TEXT}};
+    {"count", KVA_COUNT}, {"flag", KVA_FLAG}, {"real", KVA_REAL}, {"text", KVA_TEXT}, {"list", KVA_LIST}};
 static const cyaml_strval_t DTYPES[] = {{"model", KVA_DTYPE_NONE}, {"f32", KVA_F32}, {"f16", KVA_F16},
                                         {"bf16", KVA_BF16},        {"u8", KVA_U8},   {"i8", KVA_I8}};
-static const cyaml_strval_t MIXERS[] = {
-    {"none", KVA_MIXER_NONE}, {"attention", KVA_MIXER_ATTENTION}, {"mamba1", KVA_MIXER_MAMBA1}, {"gmu", KVA_MIXER_GMU}};
+static const cyaml_strval_t MIXERS[] = {{"none", KVA_MIXER_NONE},
+                                        {"attention", KVA_MIXER_ATTENTION},
+                                        {"mamba1", KVA_MIXER_MAMBA1},
+                                        {"gmu", KVA_MIXER_GMU},
+                                        {"other", KVA_MIXER_OTHER}};
 static const cyaml_strval_t CACHES[] = {{"none", KVA_CACHE_NONE},       {"full", KVA_CACHE_FULL},
                                         {"sliding", KVA_CACHE_SLIDING}, {"chunked", KVA_CACHE_CHUNKED},
                                         {"latent", KVA_CACHE_LATENT},   {"index", KVA_CACHE_INDEX},
@@ -93,6 +96,7 @@ static const cyaml_schema_field_t KEY_FIELDS[] = {
     CHOICE("type", CYAML_FLAG_DEFAULT, struct kva_arch_key, type, VALUE_TYPES),
     TEXT_OPTIONAL("absent", struct kva_arch_key, absent),
     TEXT_OPTIONAL("null", struct kva_arch_key, null),
+    TEXT_OPTIONAL("other", struct kva_arch_key, other),
     TEXT_OPTIONAL("auto", struct kva_arch_key, automatic),
     FLAG_OPTIONAL("zero", struct kva_arch_key, zero),
     CYAML_FIELD_END,
@@ -117,6 +121,10 @@ static const cyaml_schema_value_t LABEL = {
 
 static const cyaml_schema_field_t LIST_FIELDS[] = {
     TEXT("key", struct kva_arch_list, key),
+    NAMES("aliases", CYAML_FLAG_OPTIONAL, struct kva_arch_list, aliases, n_aliases, 0),
+    FLAG_OPTIONAL("truncate", struct kva_arch_list, truncate),
+    FLAG_OPTIONAL("tile", struct kva_arch_list, tile),
+    FLAG_OPTIONAL("letters", struct kva_arch_list, letters),
     CYAML_FIELD_SEQUENCE_COUNT("labels", CYAML_FLAG_POINTER, struct kva_arch_list, labels, n_labels, &LABEL, 1, MANY),
     CYAML_FIELD_END,
 };
@@ -131,16 +139,28 @@ static const cyaml_schema_field_t STATE_FIELDS[] = {
 static const cyaml_schema_value_t STATE = {
     CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_state, STATE_FIELDS)};
 
+// The fields of one cache: `of` is "" or the member of the struct that holds it.
+#define CACHED_FIELDS(type, of)                                                                                        \
+    CHOICE("cache", CYAML_FLAG_DEFAULT, type, of cache, CACHES), TEXT_OPTIONAL("kv_heads", type, of kv_heads),         \
+        TEXT_OPTIONAL("k_dim", type, of k_dim), TEXT_OPTIONAL("v_dim", type, of v_dim),                                \
+        TEXT_OPTIONAL("window", type, of window), TEXT_OPTIONAL("ratio", type, of ratio),                              \
+        TEXT_OPTIONAL("length", type, of length), FLAG_OPTIONAL("shared_kv", type, of shared_kv),                      \
+        LIST_OPTIONAL("state", type, of state, of n_state, &STATE)
+
+static const cyaml_schema_field_t CACHED_FIELDS_ALSO[] = {
+    TEXT_OPTIONAL("when", struct kva_arch_cached, when),
+    CACHED_FIELDS(struct kva_arch_cached, ),
+    CYAML_FIELD_END,
+};
+static const cyaml_schema_value_t CACHED = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_cached, CACHED_FIELDS_ALSO)};
+
 static const cyaml_schema_field_t KIND_FIELDS[] = {
     TEXT("name", struct kva_arch_kind, name),
     CHOICE("mixer", CYAML_FLAG_DEFAULT, struct kva_arch_kind, mixer, MIXERS),
-    CHOICE("cache", CYAML_FLAG_DEFAULT, struct kva_arch_kind, cache, CACHES),
-    TEXT_OPTIONAL("kv_heads", struct kva_arch_kind, kv_heads),
-    TEXT_OPTIONAL("k_dim", struct kva_arch_kind, k_dim),
-    TEXT_OPTIONAL("v_dim", struct kva_arch_kind, v_dim),
-    TEXT_OPTIONAL("window", struct kva_arch_kind, window),
+    CACHED_FIELDS(struct kva_arch_kind, first.),
+    LIST_OPTIONAL("also", struct kva_arch_kind, also, n_also, &CACHED),
     TEXT_OPTIONAL("reads", struct kva_arch_kind, reads),
-    LIST_OPTIONAL("state", struct kva_arch_kind, state, n_state, &STATE),
     CHOICE("rope", CYAML_FLAG_OPTIONAL, struct kva_arch_kind, rope, ROPE_CHOICES),
     CYAML_FIELD_END,
 };
@@ -150,6 +170,7 @@ static const cyaml_schema_field_t RULE_FIELDS[] = {
     TEXT_OPTIONAL("when", struct kva_arch_rule, when),
     TEXT("kind", struct kva_arch_rule, kind),
     TEXT_OPTIONAL("why", struct kva_arch_rule, why),
+    FLAG_OPTIONAL("wins", struct kva_arch_rule, wins),
     CYAML_FIELD_END,
 };
 static const cyaml_schema_value_t RULE = {CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_rule, RULE_FIELDS)};
@@ -191,19 +212,37 @@ static const cyaml_schema_field_t TENSOR_FIELDS[] = {
 static const cyaml_schema_value_t TENSOR = {
     CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_tensor, TENSOR_FIELDS)};
 
+static const cyaml_schema_field_t MTP_FIELDS[] = {
+    TEXT("layers", struct kva_arch_mtp, layers),
+    TEXT("kind", struct kva_arch_mtp, kind),
+    CYAML_FIELD_END,
+};
+
+static const cyaml_schema_field_t REMAP_FIELDS[] = {
+    TEXT("from", struct kva_arch_remap, from),
+    TEXT("to", struct kva_arch_remap, to),
+    CYAML_FIELD_END,
+};
+static const cyaml_schema_value_t REMAP = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_remap, REMAP_FIELDS)};
+
 static const cyaml_schema_field_t ARCH_FIELDS[] = {
     TEXT("model_type", struct kva_arch, model_type),
     NAMES("architectures", CYAML_FLAG_DEFAULT, struct kva_arch, architectures, n_architectures, 0),
     TEXT("family", struct kva_arch, family),
     NAMES("references", CYAML_FLAG_DEFAULT, struct kva_arch, references, n_references, 1),
     TEXT_OPTIONAL("text_config", struct kva_arch, text_config),
+    NAMES("text_aliases", CYAML_FLAG_OPTIONAL, struct kva_arch, text_aliases, n_text_aliases, 0),
+    TEXT_OPTIONAL("text_flat", struct kva_arch, text_flat),
     TEXT_OPTIONAL("text_model_type", struct kva_arch, text_model_type),
+    LIST_OPTIONAL("text_remap", struct kva_arch, text_remap, n_text_remap, &REMAP),
     TEXT_OPTIONAL("tensor_prefix", struct kva_arch, tensor_prefix),
     LIST_OPTIONAL("keys", struct kva_arch, keys, n_keys, &KEY),
     LIST_OPTIONAL("checks", struct kva_arch, checks, n_checks, &CHECK),
     CYAML_FIELD_MAPPING_PTR("list", CYAML_FLAG_OPTIONAL, struct kva_arch, list, LIST_FIELDS),
     LIST_OPTIONAL("kinds", struct kva_arch, kinds, n_kinds, &KIND),
     LIST_OPTIONAL("rules", struct kva_arch, rules, n_rules, &RULE),
+    CYAML_FIELD_MAPPING_PTR("mtp", CYAML_FLAG_OPTIONAL, struct kva_arch, mtp, MTP_FIELDS),
     CYAML_FIELD_MAPPING_PTR("rope", CYAML_FLAG_OPTIONAL, struct kva_arch, rope, ROPE_FIELDS),
     CYAML_FIELD_MAPPING_PTR("decoder", CYAML_FLAG_OPTIONAL, struct kva_arch, decoder, DECODER_FIELDS),
     LIST_OPTIONAL("tensors", struct kva_arch, tensors, n_tensors, &TENSOR),

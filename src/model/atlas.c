@@ -14,6 +14,7 @@ enum { FILE_LIMIT = 16 << 20, PATH_LIMIT = 4096, FOLDER_DEPTH = 8 };
 struct kva_atlas {
     char *directory;  // NULL: the embedded data
     struct kva_arch_cache *architectures;
+    struct kva_reference_shelf *references;
 };
 
 enum kva_status kva_atlas_open(const char *data_dir, struct kva_atlas **atlas, struct kva_error *error)
@@ -40,6 +41,7 @@ void kva_atlas_close(struct kva_atlas *atlas)
     if (atlas == NULL)
         return;
     kva_arch_cache_free(atlas->architectures);
+    kva_reference_shelf_free(atlas->references);
     free(atlas->directory);
     free(atlas);
 }
@@ -47,6 +49,11 @@ void kva_atlas_close(struct kva_atlas *atlas)
 struct kva_arch_cache **kva_atlas_arch_cache(struct kva_atlas *atlas)
 {
     return &atlas->architectures;
+}
+
+struct kva_reference_shelf **kva_atlas_reference_shelf(struct kva_atlas *atlas)
+{
+    return &atlas->references;
 }
 
 // A path may come from a config (model_type) or from the command line: letters, digits and _ - . + only, and no

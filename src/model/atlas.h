@@ -32,9 +32,20 @@ struct kva_reference {
 enum kva_status kva_atlas_reference(struct kva_atlas *atlas, const char *id, const struct kva_reference **reference,
                                     struct kva_error *error);
 
+// What references.c keeps in the atlas.
+struct kva_reference_shelf;
+void kva_reference_shelf_free(struct kva_reference_shelf *shelf);
+struct kva_reference_shelf **kva_atlas_reference_shelf(struct kva_atlas *atlas);
+
 // The architecture file one of whose `architectures` is `name`; *arch NULL with KVA_OK: none.
 enum kva_status kva_arch_find(struct kva_atlas *atlas, const char *name, const struct kva_arch **arch,
                               struct kva_error *error);
+
+// Class names -> model types, of all architecture files. find: NULL when no file names the class.
+struct kva_arch_names;
+enum kva_status kva_arch_names_open(struct kva_atlas *atlas, struct kva_arch_names **names, struct kva_error *error);
+void kva_arch_names_free(struct kva_arch_names *names);
+const char *kva_arch_names_find(const struct kva_arch_names *names, const char *class_name);
 
 // What arch.c keeps in the atlas.
 struct kva_arch_cache;

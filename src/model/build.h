@@ -9,6 +9,14 @@
 #include "base/arena.h"
 #include "kvatlas.h"
 #include "model/arch.h"
+#include "model/expr.h"
+
+// One "KEY=VALUE" that the person says instead of the config.
+struct kva_assumption {
+    const char *key;  // a key of the config, or kvatlas's word for it
+    json_t *value;
+    bool used;
+};
 
 struct kva_build {
     struct kva_atlas *atlas;
@@ -18,11 +26,18 @@ struct kva_build {
     const char *file;                       // the config that is read, as errors name it
     const char *directory;                  // the directory MODEL names, NULL when it names something else
     json_t *root;                           // the config
+    struct kva_gguf *gguf;                  // the header that the config was made from; NULL: none
     json_t *text;                           // the object of the text decoder: root, or nested in it (borrowed)
+    json_t *empty;                          // what `text` is where the nested config is absent
     const char *text_key;                   // "text_config", or NULL when text is root
     const struct kva_arch *wrapper, *arch;  // wrapper NULL when text is root
-    json_t *defaults;                       // rope_parameters of the class, when the config has none
-    const char **classes;                   // the weight class of each of model->tensors
+    const char *tensor_prefix;              // of the wrappers; ""
+    struct kva_assumption *assumed;
+    size_t n_assumed;
+    const char *family;    // the model_type to read the config as; NULL: its own
+    bool mtp;              // layers of multi-token prediction are counted
+    json_t *defaults;      // rope_parameters of the class, when the config has none
+    const char **classes;  // the weight class of each of model->tensors
     struct kva_error *error;
 };
 
@@ -33,18 +48,18 @@ __attribute__((format(printf, 3, 4))) enum kva_status kva_build_fail(struct kva_
 enum kva_status kva_build_memory(struct kva_build *build);
 __attribute__((format(printf, 2, 3))) enum kva_status kva_build_warn(struct kva_build *build, const char *format, ...);
 
-// The names a formula may use: the model's values and, when layer >= 0, `i`.
-struct kva_scope {
-    const struct kva_model *model;
-    int64_t layer;
-};
-bool kva_scope_lookup(void *scope, const char *name, size_t length, int64_t *value);
+// What the config, or the person, says of a key (a path as in docs/architecture-files.md, without *); NULL: nothing.
+// *source: KVA_FROM_CONFIG or KVA_FROM_PERSON; may be NULL.
+json_t *kva_build_find(struct kva_build *build, const char *path, enum kva_source *source);
+
 // Evaluates one of the architecture file's formulas; errors name that file.
 enum kva_status kva_build_formula(struct kva_build *build, const char *formula, int64_t layer, int64_t *value);
 // The same, for a result that must lie in minimum .. UINT32_MAX; `what` names it.
 enum kva_status kva_build_count(struct kva_build *build, const char *formula, int64_t layer, uint32_t minimum,
                                 const char *what, uint32_t *count);
 
+enum kva_status kva_assume_read(struct kva_build *build);          // the options' assumptions
+enum kva_status kva_assume_finish(struct kva_build *build);        // one that decided nothing is an error
 enum kva_status kva_config_architecture(struct kva_build *build);  // sets wrapper, arch, text
 enum kva_status kva_config_values(struct kva_build *build);        // values, dtype, context, checks
 enum kva_status kva_config_strangers(struct kva_build *build);     // warns of keys that nobody read

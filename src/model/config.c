@@ -1,17 +1,13 @@
-// Which architecture a config is of, and what its keys say. An absent key means the class default and an explicit null
-// means "derive", which need not be the same: mistral without sliding_window has a window of 4096, with null it has
-// none. (Transformers, configuration_mistral.py.) A JSON saved by save_pretrained leaves out keys that equal the
-// defaults, so defaults are part of the architecture file.
-#include <math.h>
-#include <stdlib.h>
+// Which architecture a config is of, which object in it is the text decoder's, and which keys nobody read.
 #include <string.h>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "model/atlas.h"
 #include "model/build.h"
-#include "model/expr.h"
 #include "model/json.h"
+
+enum { MAX_NESTED = 4 };
 
 // Parts of names that keys about caches have.
 static const char *const RELEVANT[] = {
@@ -20,7 +16,10 @@ static const char *const RELEVANT[] = {
     "head_dim", "attn_layer", "block_type", "per_layer", "block_conf",  "linear_attn", "recurrent", "full_att"};
 // Keys of every PretrainedConfig that only look the part. (Transformers, configuration_utils.py.)
 static const char *const NEVER[] = {"output_hidden_states", "chunk_size_feed_forward", "cache_implementation",
-                                    "tie_word_embeddings"};
+                                    "ignore_index", "tie_word_embeddings"};
+
+// Parts of names that keys about weights, experts and other towers have.
+static const char *const NEVER_PARTS[] = {"expert", "multiplier", "vision", "image", "video", "audio", "_bias"};
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -35,10 +34,60 @@ static bool looks_relevant(const char *key)
             return false;
     if (ends_with(key, "token_index") || ends_with(key, "token_id"))
         return false;
+    for (size_t i = 0; i < sizeof NEVER_PARTS / sizeof *NEVER_PARTS; i++)
+        if (strstr(key, NEVER_PARTS[i]) != NULL)
+            return false;
     for (size_t i = 0; i < sizeof RELEVANT / sizeof *RELEVANT; i++)
         if (strstr(key, RELEVANT[i]) != NULL)
             return true;
     return false;
+}
+
+// ---------------------------------------------------------------- paths
+
+json_t *kva_build_find(struct kva_build *build, const char *path, enum kva_source *source)
+{
+    for (size_t i = 0; i < build->n_assumed; i++)
+        if (strcmp(build->assumed[i].key, path) == 0) {
+            build->assumed[i].used = true;
+            if (source != NULL)
+                *source = KVA_FROM_PERSON;
+            return build->assumed[i].value;
+        }
+    if (source != NULL)
+        *source = KVA_FROM_CONFIG;
+    return path[0] == '/' ? kva_json_at(build->root, path + 1) : kva_json_at(build->text, path);
+}
+
+// Whether `path` starts at `key` of this object. outer: the object is the outermost config.
+static bool starts_at(const char *path, const char *key, bool outer)
+{
+    if (path[0] == '/' && !outer)
+        return false;
+    path += path[0] == '/';
+    size_t length = strlen(key);
+    return strncmp(path, key, length) == 0 && (path[length] == '\0' || path[length] == '.');
+}
+
+static bool any_starts_at(char *const *paths, unsigned n, const char *key, bool outer)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (starts_at(paths[i], key, outer))
+            return true;
+    return false;
+}
+
+static bool is_read(const struct kva_arch *arch, const char *key, bool outer)
+{
+    for (unsigned i = 0; i < arch->n_keys; i++)
+        if (any_starts_at(arch->keys[i].keys, arch->keys[i].n_keys, key, outer))
+            return true;
+    if (any_starts_at(arch->inert, arch->n_inert, key, outer) ||
+        any_starts_at(arch->text_aliases, arch->n_text_aliases, key, outer))
+        return true;
+    return (arch->list != NULL && (starts_at(arch->list->key, key, outer) ||
+                                   any_starts_at(arch->list->aliases, arch->list->n_aliases, key, outer))) ||
+           (arch->text_config != NULL && starts_at(arch->text_config, key, outer));
 }
 
 // ---------------------------------------------------------------- which architecture
@@ -86,6 +135,14 @@ static enum kva_status find_architecture(struct kva_build *build)
     const char *model_type = text_of(build->root, "model_type");
     const char *architecture = build->model->architecture;
     enum kva_status status = KVA_OK;
+    if (build->family != NULL) {
+        status = kva_arch_get(build->atlas, build->family, &build->arch, build->error);
+        if (status == KVA_OK && build->arch == NULL)
+            return kva_fail(build->error, KVA_REFUSED, NULL, "--assume", "family=%.80s is not known", build->family);
+        return status != KVA_OK ? status
+                                : kva_build_warn(build, "the model_type \"%.80s\" is read as %s, as was asked for",
+                                                 model_type, build->arch->model_type);
+    }
     if (model_type[0] != '\0')
         status = kva_arch_get(build->atlas, model_type, &build->arch, build->error);
     if (status == KVA_OK && build->arch == NULL && architecture[0] != '\0') {
@@ -101,33 +158,107 @@ static enum kva_status find_architecture(struct kva_build *build)
     return refuse(build, model_type, architecture);
 }
 
+// Where a config may hold its text decoder. (Transformers, configuration_utils.py, get_text_config; vLLM's llm_config.)
+static const char *const NESTED[] = {"text_config", "decoder", "generator", "llm_config"};
+
+// The first of them that is an object; *n: how many are.
+static const char *any_nested(const json_t *object, size_t *n)
+{
+    const char *key = NULL;
+    *n = 0;
+    for (size_t i = 0; i < sizeof NESTED / sizeof *NESTED; i++)
+        if (json_is_object(json_object_get(object, NESTED[i])) && (*n)++ == 0)
+            key = NESTED[i];
+    return key;
+}
+
+// The key of the nested config that is there; the first spelling when none is.
+static const char *nested_key(struct kva_build *build, const struct kva_arch *wrapper)
+{
+    if (kva_json_at(build->text, wrapper->text_config) != NULL)
+        return wrapper->text_config;
+    for (unsigned a = 0; a < wrapper->n_text_aliases; a++)
+        if (kva_json_at(build->text, wrapper->text_aliases[a]) != NULL)
+            return wrapper->text_aliases[a];
+    size_t n;
+    const char *key = any_nested(build->text, &n);
+    return key != NULL ? key : wrapper->text_config;
+}
+
+static const char *nested_type(const struct kva_arch *wrapper, const json_t *nested)
+{
+    const char *model_type = text_of(nested, "model_type");
+    if (model_type[0] == '\0' && wrapper->text_model_type != NULL)
+        model_type = wrapper->text_model_type;
+    for (unsigned r = 0; r < wrapper->n_text_remap; r++)
+        if (strcmp(wrapper->text_remap[r].from, model_type) == 0)
+            return wrapper->text_remap[r].to;
+    return model_type;
+}
+
+// From a wrapper's config to the config that is nested in it.
 static enum kva_status descend(struct kva_build *build)
 {
-    build->wrapper = build->arch;
-    build->text_key = build->wrapper->text_config;
-    build->arch = NULL;
-    json_t *nested = json_object_get(build->root, build->text_key);
+    const struct kva_arch *wrapper = build->arch;
+    const char *key = nested_key(build, wrapper);
+    json_t *nested = kva_json_at(build->text, key);
     char found[KVA_JSON_FOUND];
-    if (nested == NULL || json_is_null(nested)) {
-        // The class then takes its text class's defaults: an empty object means the same.
-        nested = json_object();
-        if (nested == NULL || json_object_set_new(build->root, build->text_key, nested) != 0)
-            return kva_build_memory(build);
-    }
-    if (!json_is_object(nested))
-        return kva_fail(build->error, KVA_BAD_INPUT, build->file, build->text_key, "expected an object, found %s",
+    if (build->wrapper == NULL)
+        build->wrapper = wrapper;
+    if (wrapper->tensor_prefix != NULL)
+        build->tensor_prefix = kva_arena_printf(build->arena, "%s%s", build->tensor_prefix, wrapper->tensor_prefix);
+    const char *path = kva_build_path(build, key);
+    if (nested != NULL && !json_is_null(nested) && !json_is_object(nested))
+        return kva_fail(build->error, KVA_BAD_INPUT, build->file, path, "expected an object, found %s",
                         kva_json_found(nested, found));
-    build->text = nested;
-    const char *model_type = text_of(nested, "model_type");
-    if (model_type[0] == '\0')
-        model_type = build->wrapper->text_model_type;
+    bool flat = false;
+    if (nested == NULL || json_is_null(nested)) {
+        flat = wrapper->text_flat != NULL && json_object_get(build->text, wrapper->text_flat) != NULL;
+        if (!flat) {  // the class then takes its text class's defaults: an empty object means the same
+            if (build->empty == NULL)
+                build->empty = json_object();
+            nested = build->empty;
+            if (nested == NULL)
+                return kva_build_memory(build);
+        }
+    }
+    const char *model_type = flat ? wrapper->text_model_type : nested_type(wrapper, nested);
+    if (model_type == NULL || model_type[0] == '\0')
+        return kva_fail(build->error, KVA_BAD_INPUT, build->file, kva_arena_printf(build->arena, "%s.model_type", path),
+                        "is missing, the name of an architecture was expected");
+    if (!flat) {
+        build->text = nested;
+        build->text_key = path;
+    }
     enum kva_status status = kva_arch_get(build->atlas, model_type, &build->arch, build->error);
     if (status != KVA_OK)
         return status;
-    if (build->arch == NULL)
+    return build->arch != NULL ? KVA_OK : refuse(build, model_type, "");
+}
+
+// A config that holds its decoder in an object although its type is no wrapper.
+static enum kva_status descend_unasked(struct kva_build *build)
+{
+    size_t n;
+    const char *key = any_nested(build->text, &n);
+    if (n > 1)
+        return kva_build_fail(build, key, "and another text decoder stand in one config: which one is meant?");
+    if (key == NULL || build->arch->text_config != NULL || is_read(build->arch, key, true))
+        return KVA_OK;
+    json_t *nested = json_object_get(build->text, key);
+    const char *model_type = text_of(nested, "model_type");
+    const struct kva_arch *arch = build->arch;
+    enum kva_status status = KVA_OK;
+    if (model_type[0] != '\0')
+        status = kva_arch_get(build->atlas, model_type, &arch, build->error);
+    if (status != KVA_OK)
+        return status;
+    if (arch == NULL)
         return refuse(build, model_type, "");
-    if (build->arch->text_config != NULL)
-        return kva_build_fail(build, "model_type", "a wrapper inside a wrapper is not known");
+    build->wrapper = build->arch;
+    build->arch = arch;
+    build->text = nested;
+    build->text_key = key;
     return KVA_OK;
 }
 
@@ -141,9 +272,14 @@ enum kva_status kva_config_architecture(struct kva_build *build)
     if (model->architecture == NULL || model->model_type == NULL)
         return kva_build_memory(build);
     build->text = build->root;
+    build->tensor_prefix = "";
     enum kva_status status = find_architecture(build);
-    if (status == KVA_OK && build->arch->text_config != NULL)
-        status = descend(build);
+    if (status == KVA_OK)
+        status = descend_unasked(build);
+    for (int depth = 0; status == KVA_OK && build->arch->text_config != NULL; depth++)
+        status = depth < MAX_NESTED
+                     ? descend(build)
+                     : kva_build_fail(build, "model_type", "is in more than %d wrappers, one in another", MAX_NESTED);
     if (status != KVA_OK)
         return status;
     model->arch = build->arch;
@@ -169,182 +305,7 @@ enum kva_status kva_config_architecture(struct kva_build *build)
     return KVA_OK;
 }
 
-// ---------------------------------------------------------------- values
-
-static enum kva_status fail_type(struct kva_build *build, const struct kva_value *value, const char *expected,
-                                 const json_t *found)
-{
-    char buffer[KVA_JSON_FOUND];
-    return kva_build_fail(build, value->key, "expected %s, found %s", expected, kva_json_found(found, buffer));
-}
-
-// What the architecture file says instead of a value: a literal, or a formula for counts and flags.
-static enum kva_status fill(struct kva_build *build, struct kva_value *value, const char *rule, enum kva_source source)
-{
-    value->source = source;
-    value->rule = rule;
-    int64_t result = 0;
-    char *end;
-    switch (value->type) {
-    case KVA_TEXT:
-        value->text = rule;
-        return KVA_OK;
-    case KVA_REAL:
-        value->real = strtod(rule, &end);
-        if (end == rule || *end != '\0' || !isfinite(value->real))
-            return kva_fail(build->error, KVA_BAD_INPUT, build->arch->model_type, value->name,
-                            "the architecture file's \"%s\" is not a number", rule);
-        return KVA_OK;
-    case KVA_COUNT:
-    case KVA_FLAG: {
-        enum kva_status status = kva_build_formula(build, rule, -1, &result);
-        if (status == KVA_OK && result < 0)
-            status = kva_build_fail(build, value->key, "%s = %s is %lld, which is no count", value->name, rule,
-                                    (long long)result);
-        value->count = (uint64_t)result;
-        return status;
-    }
-    }
-    return KVA_OK;
-}
-
-static enum kva_status take(struct kva_build *build, const struct kva_arch_key *key, struct kva_value *value,
-                            const json_t *found)
-{
-    value->source = KVA_FROM_CONFIG;
-    switch (key->type) {
-    case KVA_COUNT:
-        if (json_is_string(found) && key->automatic != NULL && strcmp(json_string_value(found), "auto") == 0)
-            return fill(build, value, key->automatic, KVA_FROM_NULL);
-        if (!json_is_integer(found) || json_integer_value(found) < 0)
-            return fail_type(build, value, key->zero ? "an integer of 0 or more" : "a positive integer", found);
-        value->count = (uint64_t)json_integer_value(found);
-        return KVA_OK;
-    case KVA_FLAG:
-        if (!json_is_boolean(found))
-            return fail_type(build, value, "true or false", found);
-        value->count = json_is_true(found);
-        return KVA_OK;
-    case KVA_REAL:
-        if (!json_is_number(found))
-            return fail_type(build, value, "a number", found);
-        value->real = json_number_value(found);
-        return KVA_OK;
-    case KVA_TEXT:
-        if (!json_is_string(found))
-            return fail_type(build, value, "text", found);
-        value->text = kva_arena_strdup(build->arena, json_string_value(found));
-        return value->text != NULL ? KVA_OK : kva_build_memory(build);
-    }
-    return KVA_OK;
-}
-
-static enum kva_status read_value(struct kva_build *build, const struct kva_arch_key *key, struct kva_value *value)
-{
-    value->name = key->name;
-    value->type = key->type;
-    value->key = key->n_keys > 0 ? key->keys[0] : key->name;
-    const json_t *found = NULL;
-    for (unsigned i = 0; i < key->n_keys && found == NULL; i++) {
-        found = json_object_get(build->text, key->keys[i]);
-        // Transformers ties by the outer config of a wrapper.
-        if (found == NULL && build->wrapper != NULL && strcmp(key->keys[i], "tie_word_embeddings") == 0)
-            found = json_object_get(build->root, key->keys[i]);
-        if (found != NULL)
-            value->key = key->keys[i];
-    }
-    enum kva_status status;
-    if (found == NULL && key->absent == NULL)
-        return kva_build_fail(build, value->key, "is missing and %s has no default for it", build->arch->model_type);
-    if (found == NULL)
-        status = fill(build, value, key->absent, KVA_FROM_DEFAULT);
-    else if (json_is_null(found) && key->null != NULL)
-        status = fill(build, value, key->null, KVA_FROM_NULL);
-    else
-        status = take(build, key, value, found);
-    if (status == KVA_OK && key->type == KVA_COUNT && value->count == 0 && !key->zero)
-        status = value->rule != NULL
-                     ? kva_build_fail(build, value->key, "%s = %s is 0, a positive integer was expected", value->name,
-                                      value->rule)
-                     : kva_build_fail(build, value->key, "expected a positive integer, found the number 0");
-    return status;
-}
-
-// dtype wins over torch_dtype, the outer config over the nested one. (Transformers, configuration_utils.py.)
-static enum kva_status read_dtype(struct kva_build *build)
-{
-    static const char *const KEYS[] = {"dtype", "torch_dtype"};
-    struct kva_model *model = build->model;
-    json_t *const objects[] = {build->root, build->text};
-    for (size_t o = 0; o < 2 && model->dtype_key == NULL; o++)
-        for (size_t k = 0; k < 2 && model->dtype_key == NULL; k++) {
-            const json_t *found = json_object_get(objects[o], KEYS[k]);
-            if (found == NULL || json_is_null(found))
-                continue;
-            const char *path = o == 0 ? KEYS[k] : kva_build_path(build, KEYS[k]);
-            char buffer[KVA_JSON_FOUND];
-            const char *text = json_string_value(found);
-            model->dtype = text != NULL ? kva_dtype_parse(text) : KVA_DTYPE_NONE;
-            if (model->dtype == KVA_DTYPE_NONE)
-                return kva_fail(build->error, KVA_BAD_INPUT, build->file, path,
-                                "expected an element type such as \"bfloat16\", found %s",
-                                kva_json_found(found, buffer));
-            model->dtype_key = kva_arena_strdup(build->arena, path);
-            if (model->dtype_key == NULL)
-                return kva_build_memory(build);
-        }
-    if (build->options.dtype != KVA_DTYPE_NONE) {
-        model->dtype = build->options.dtype;
-        model->dtype_key = "--dtype";
-    }
-    if (model->dtype_key == NULL)
-        model->dtype_key = "";
-    return KVA_OK;
-}
-
-enum kva_status kva_config_values(struct kva_build *build)
-{
-    struct kva_model *model = build->model;
-    const struct kva_arch *arch = build->arch;
-    model->values = kva_arena_alloc(build->arena, arch->n_keys, sizeof *model->values);
-    if (model->values == NULL)
-        return kva_build_memory(build);
-    for (unsigned i = 0; i < arch->n_keys; i++) {
-        enum kva_status status = read_value(build, &arch->keys[i], &model->values[i]);
-        if (status != KVA_OK)
-            return status;
-        model->n_values = i + 1;  // formulas see the names before them
-    }
-    const struct kva_value *layers = kva_model_value(model, "layers"), *context = kva_model_value(model, "context");
-    if (layers->count > KVA_MAX_LAYERS)
-        return kva_build_fail(build, layers->key, "expected at most %d layers, found the number %llu", KVA_MAX_LAYERS,
-                              (unsigned long long)layers->count);
-    model->context_limit = context->count;
-    for (unsigned i = 0; i < arch->n_checks; i++) {
-        int64_t holds;
-        enum kva_status status = kva_build_formula(build, arch->checks[i].holds, -1, &holds);
-        if (status != KVA_OK)
-            return status;
-        if (!holds)
-            return kva_fail(build->error, KVA_BAD_INPUT, build->file, build->text_key, "%s", arch->checks[i].text);
-    }
-    return read_dtype(build);
-}
-
 // ---------------------------------------------------------------- keys that nobody read
-
-static bool is_read(const struct kva_arch *arch, const char *key)
-{
-    for (unsigned i = 0; i < arch->n_keys; i++)
-        for (unsigned k = 0; k < arch->keys[i].n_keys; k++)
-            if (strcmp(arch->keys[i].keys[k], key) == 0)
-                return true;
-    for (unsigned i = 0; i < arch->n_inert; i++)
-        if (strcmp(arch->inert[i], key) == 0)
-            return true;
-    return (arch->list != NULL && strcmp(arch->list->key, key) == 0) ||
-           (arch->text_config != NULL && strcmp(arch->text_config, key) == 0);
-}
 
 static enum kva_status warn_of_strangers(struct kva_build *build, const struct kva_arch *arch, json_t *object)
 {
@@ -353,7 +314,8 @@ static enum kva_status warn_of_strangers(struct kva_build *build, const struct k
     enum kva_status status = KVA_OK;
     json_object_foreach(object, key, value)
     {
-        if (status == KVA_OK && looks_relevant(key) && !is_read(arch, key) && !json_is_null(value))
+        if (status == KVA_OK && looks_relevant(key) && !json_is_null(value) &&
+            !is_read(arch, key, object == build->root) && !(object == build->root && is_read(build->arch, key, true)))
             status = kva_build_warn(build,
                                     "the key \"%.80s\" looks as if it decided a cache, but architectures/%s.yaml does "
                                     "not read it",
@@ -365,7 +327,7 @@ static enum kva_status warn_of_strangers(struct kva_build *build, const struct k
 enum kva_status kva_config_strangers(struct kva_build *build)
 {
     enum kva_status status = warn_of_strangers(build, build->arch, build->text);
-    if (status == KVA_OK && build->wrapper != NULL)
+    if (status == KVA_OK && build->wrapper != NULL && build->text != build->root)
         status = warn_of_strangers(build, build->wrapper, build->root);
     return status;
 }

@@ -105,19 +105,19 @@ enum kva_status kva_json_parse(const char *bytes, size_t length, const char *fil
                                struct kva_error *error)
 {
     *root = NULL;
-    struct kva_text quoted = {0};
-    if (lenient) {
+    json_error_t problem;
+    json_t *parsed = json_loadb(bytes, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
+    if (parsed == NULL && lenient) {  // rare: what needs quoting fails to parse as it stands
+        struct kva_text quoted = {0};
         quote_foreign(bytes, length, &quoted);
         if (quoted.failed) {
             kva_text_free(&quoted);
             return kva_fail_memory(error, length);
         }
-        bytes = quoted.bytes != NULL ? quoted.bytes : "";
-        length = quoted.length;
+        parsed = json_loadb(quoted.bytes != NULL ? quoted.bytes : "", quoted.length,
+                            JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
+        kva_text_free(&quoted);
     }
-    json_error_t problem;
-    json_t *parsed = json_loadb(bytes, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
-    kva_text_free(&quoted);
     if (parsed == NULL)
         return fail_parse(&problem, file, error);
     if (!json_is_object(parsed)) {
@@ -128,6 +128,13 @@ enum kva_status kva_json_parse(const char *bytes, size_t length, const char *fil
     }
     *root = parsed;
     return KVA_OK;
+}
+
+json_t *kva_json_at(const json_t *object, const char *path)
+{
+    for (const char *dot; (dot = strchr(path, '.')) != NULL; path = dot + 1)
+        object = json_object_getn(object, path, (size_t)(dot - path));
+    return json_object_get(object, path);
 }
 
 const char *kva_json_found(const json_t *value, char *buffer)

@@ -13,6 +13,9 @@
 enum kva_status kva_json_parse(const char *bytes, size_t length, const char *file, bool lenient, json_t **root,
                                struct kva_error *error);
 
+// The value at a dotted path below `object`, "attn_config.kv_n_heads"; NULL: none.
+json_t *kva_json_at(const json_t *object, const char *path);
+
 #define KVA_JSON_FOUND 96
 // What a value is, for errors: "the text \"abc\"", "the number -3", "a list". Returns buffer (KVA_JSON_FOUND bytes).
 const char *kva_json_found(const json_t *value, char *buffer);

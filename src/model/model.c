@@ -1,25 +1,24 @@
-// A model from the name that a person gives: finds the config, then runs the steps of build.h over it.
+// A model from the name that a person gives: source.c finds the config, the steps of build.h run over it.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "model/atlas.h"
 #include "model/build.h"
 #include "model/expr.h"
+#include "model/gguf_arch.h"
 #include "model/json.h"
+#include "model/source.h"
 
-enum { CONFIG_LIMIT = 16 << 20, MAX_WARNINGS = 32, PATH_LIMIT = 4096 };
+enum { MAX_WARNINGS = 32 };
 
 // ---------------------------------------------------------------- what build.h promises
 
 const char *kva_build_path(struct kva_build *build, const char *key)
 {
-    if (build->text_key == NULL)
-        return key;
+    if (key[0] == '/' || build->text_key == NULL)
+        return key + (key[0] == '/');
     const char *path = kva_arena_printf(build->arena, "%s.%s", build->text_key, key);
     return path != NULL ? path : key;
 }
@@ -67,30 +66,17 @@ enum kva_status kva_build_warn(struct kva_build *build, const char *format, ...)
     return KVA_OK;
 }
 
-bool kva_scope_lookup(void *user, const char *name, size_t length, int64_t *value)
-{
-    const struct kva_scope *scope = user;
-    if (length == 1 && name[0] == 'i' && scope->layer >= 0) {
-        *value = scope->layer;
-        return true;
-    }
-    for (size_t i = 0; i < scope->model->n_values; i++) {
-        const struct kva_value *found = &scope->model->values[i];
-        if (strncmp(found->name, name, length) != 0 || found->name[length] != '\0')
-            continue;
-        if ((found->type != KVA_COUNT && found->type != KVA_FLAG) || found->count > INT64_MAX)
-            return false;
-        *value = (int64_t)found->count;
-        return true;
-    }
-    return false;
-}
-
 enum kva_status kva_build_formula(struct kva_build *build, const char *formula, int64_t layer, int64_t *value)
 {
-    struct kva_scope scope = {build->model, layer};
-    enum kva_status status = kva_expr_eval(formula, kva_scope_lookup, &scope, value, build->error);
-    if (status != KVA_OK && build->error != NULL)
+    const struct kva_model *model = build->model;
+    const struct kva_program *program;
+    enum kva_status status = kva_arch_formula(build->arch, formula, &program, build->error);
+    if (status == KVA_OK) {
+        const struct kva_scope scope = {model->values, model->n_values, layer, model->layers,
+                                        layer >= 0 && model->layers != NULL ? model->layers[layer].kind : NULL};
+        status = kva_program_run(program, &scope, value, build->error);
+    }
+    if (status == KVA_BAD_INPUT && build->error != NULL)
         snprintf(build->error->file, sizeof build->error->file, "%s (by architectures/%.60s.yaml)", build->file,
                  build->arch->model_type);
     return status;
@@ -110,104 +96,27 @@ enum kva_status kva_build_count(struct kva_build *build, const char *formula, in
     return KVA_OK;
 }
 
-// ---------------------------------------------------------------- finding the config
-
-// The bytes of a config and where they came from.
-struct config {
-    const char *bytes;
-    size_t length;
-    char *owned;
-    struct kva_atlas_file file;
-    char path[PATH_LIMIT];
-    const char *directory;
-};
-
-struct near {
-    const char *name;
-    char found[256];
-};
-
-// Same letters but for case, whole or after the organisation.
-static bool visit_near(void *user, const char *path)
-{
-    struct near *near = user;
-    char id[256];
-    size_t length = strlen(path), tail = strlen("/config.json"), head = strlen("models/");
-    if (length <= head + tail || strcmp(path + length - tail, "/config.json") != 0 || length - head - tail >= sizeof id)
-        return true;
-    memcpy(id, path + head, length - head - tail);
-    id[length - head - tail] = '\0';
-    const char *base = strrchr(id, '/') != NULL ? strrchr(id, '/') + 1 : id;
-    const char *wanted = strrchr(near->name, '/') != NULL ? strrchr(near->name, '/') + 1 : near->name;
-    if (strcasecmp(base, wanted) != 0)
-        return true;
-    snprintf(near->found, sizeof near->found, "%s", id);
-    return false;
-}
-
-static enum kva_status find_config(struct kva_atlas *atlas, const char *name, struct config *config,
-                                   struct kva_error *error)
-{
-    int length = snprintf(config->path, sizeof config->path, "%s", name);
-    if (length <= 0 || (size_t)length >= sizeof config->path - sizeof "/config.json")
-        return kva_fail(error, KVA_BAD_INPUT, NULL, "MODEL", "%s",
-                        length == 0 ? "is empty: a config.json, a directory or a catalogue name was expected"
-                                    : "is too long for a path");
-    if (kva_is_directory(name)) {
-        config->directory = name;
-        snprintf(config->path, sizeof config->path, "%s%sconfig.json", name, name[length - 1] == '/' ? "" : "/");
-        if (!kva_is_file(config->path))
-            return kva_fail(error, KVA_BAD_INPUT, name, NULL, "is a directory without a config.json");
-    }
-    if (kva_is_file(config->path)) {
-        enum kva_status status = kva_file_read(config->path, CONFIG_LIMIT, &config->owned, &config->length, error);
-        config->bytes = config->owned;
-        return status;
-    }
-    char below[PATH_LIMIT + 32];
-    bool found;
-    snprintf(below, sizeof below, "models/%s/config.json", name);
-    enum kva_status status = kva_atlas_read(atlas, below, &config->file, &found, error);
-    if (status != KVA_OK)
-        return status;
-    if (found) {
-        snprintf(config->path, sizeof config->path, "%s", config->file.name);
-        config->bytes = config->file.bytes;
-        config->length = config->file.length;
-        return KVA_OK;
-    }
-    struct near near = {.name = name};
-    kva_atlas_list(atlas, "models", visit_near, &near);
-    return kva_fail(error, KVA_BAD_INPUT, NULL, name,
-                    "no file, no directory and no model of the catalogue is called so%s%s%s",
-                    near.found[0] != '\0' ? "; did you mean " : "", near.found, near.found[0] != '\0' ? "?" : "");
-}
-
 // ---------------------------------------------------------------- open and close
 
 static enum kva_status run(struct kva_build *build)
 {
-    static enum kva_status (*const steps[])(struct kva_build *) = {kva_config_architecture, kva_config_values,
-                                                                   kva_rules_layers,        kva_rope_read,
-                                                                   kva_config_strangers,    kva_weights_read};
+    static enum kva_status (*const steps[])(struct kva_build *) = {
+        kva_assume_read,      kva_config_architecture, kva_config_values, kva_rules_layers, kva_rope_read,
+        kva_config_strangers, kva_assume_finish,       kva_gguf_check,    kva_weights_read};
     enum kva_status status = KVA_OK;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && status == KVA_OK; i++)
         status = steps[i](build);
     return status;
 }
 
-enum kva_status kva_model_open(struct kva_atlas *atlas, const char *name, const struct kva_model_options *options,
-                               struct kva_model **model, struct kva_error *error)
+// Builds a model from a config (stolen) that came from *origin, or from the header `gguf` there.
+static enum kva_status build_model(struct kva_atlas *atlas, const char *id, json_t *root, struct kva_gguf *gguf,
+                                   const struct kva_origin *origin, const struct kva_model_options *options,
+                                   struct kva_model **model, struct kva_error *error)
 {
-    *model = NULL;
-    struct config config = {0};
-    struct kva_build build = {.atlas = atlas, .error = error};
-    enum kva_status status = find_config(atlas, name, &config, error);
-    if (status != KVA_OK)
-        goto out;
-    status = kva_json_parse(config.bytes, config.length, config.path, true, &build.root, error);
-    if (status != KVA_OK)
-        goto out;
+    struct kva_build build = {
+        .atlas = atlas, .error = error, .root = root, .gguf = gguf, .directory = origin->directory};
+    enum kva_status status = KVA_OK;
     build.arena = kva_arena_new();
     if (build.arena != NULL)
         build.model = kva_arena_alloc(build.arena, 1, sizeof *build.model);
@@ -216,28 +125,91 @@ enum kva_status kva_model_open(struct kva_atlas *atlas, const char *name, const 
         goto out;
     }
     build.model->arena = build.arena;
-    build.model->id = kva_arena_strdup(build.arena, name);
-    build.model->source = build.file = kva_arena_strdup(build.arena, config.path);
-    build.directory = config.directory;
+    build.model->id = kva_arena_strdup(build.arena, id);
+    build.model->source = build.file = kva_arena_strdup(build.arena, origin->path);
     if (options != NULL)
         build.options = *options;
-    status = build.model->id != NULL && build.file != NULL ? run(&build) : kva_fail_memory(error, sizeof config.path);
+    status = build.model->id != NULL && build.file != NULL ? run(&build) : kva_fail_memory(error, strlen(id));
+    if (status == KVA_OK && origin->note[0] != '\0')
+        status = kva_build_warn(&build, "%s", origin->note);
 out:
     json_decref(build.root);
     json_decref(build.defaults);
-    free(config.owned);
+    json_decref(build.empty);
+    for (size_t i = 0; i < build.n_assumed; i++)
+        json_decref(build.assumed[i].value);
     if (status == KVA_OK)
         *model = build.model;
-    else {
-        if (error != NULL) {
-            make_printable(error->file);
-            make_printable(error->key);
-            make_printable(error->text);
-        }
+    else
         kva_arena_free(build.arena);
-    }
-    kva_atlas_file_free(&config.file);
     return status;
+}
+
+static enum kva_status printable(enum kva_status status, struct kva_error *error)
+{
+    if (status != KVA_OK && error != NULL) {
+        make_printable(error->file);
+        make_printable(error->key);
+        make_printable(error->text);
+    }
+    return status;
+}
+
+enum kva_status kva_model_open(struct kva_atlas *atlas, const char *name, const struct kva_model_options *options,
+                               struct kva_model **model, struct kva_error *error)
+{
+    struct kva_origin origin;
+    struct kva_gguf *gguf = NULL;
+    json_t *root = NULL;
+    *model = NULL;
+    enum kva_status status = kva_origin_find(atlas, name, options != NULL && options->fetch, &origin, error);
+    if (status == KVA_OK && origin.bytes == NULL && kva_gguf_is(origin.path)) {
+        status = kva_gguf_read(origin.path, &gguf, error);
+        if (status == KVA_OK)
+            status = kva_gguf_config(atlas, gguf, &root, error);
+    } else if (status == KVA_OK) {
+        status = kva_origin_read(&origin, error);
+        if (status == KVA_OK)
+            status = kva_json_parse(origin.bytes, origin.length, origin.path, true, &root, error);
+    }
+    if (status == KVA_OK)
+        status = build_model(atlas, name, root, gguf, &origin, options, model, error);
+    kva_gguf_close(gguf);
+    kva_origin_free(&origin);
+    return printable(status, error);
+}
+
+// {"id": ..., "config": {...}}: replaces *root by the config. Returns the id, in `buffer` when it is a number.
+static const char *unwrap(json_t **root, const char *id, char *buffer, size_t size)
+{
+    json_t *config = json_object_get(*root, "config"), *named = json_object_get(*root, "id");
+    if (!json_is_object(config) || json_object_get(*root, "model_type") != NULL)
+        return id;
+    if (json_is_integer(named))
+        snprintf(buffer, size, "%lld", (long long)json_integer_value(named));
+    else
+        snprintf(buffer, size, "%s", json_is_string(named) ? json_string_value(named) : id);
+    json_incref(config);
+    json_decref(*root);
+    *root = config;
+    return buffer;
+}
+
+enum kva_status kva_model_from_json(struct kva_atlas *atlas, const char *bytes, size_t length, const char *id,
+                                    const struct kva_model_options *options, struct kva_model **model,
+                                    struct kva_error *error)
+{
+    struct kva_origin origin;
+    char named[512];
+    json_t *root;
+    *model = NULL;
+    kva_origin_of_bytes(&origin, bytes, length, id);
+    enum kva_status status = kva_json_parse(bytes, length, id, true, &root, error);
+    if (status == KVA_OK) {
+        id = unwrap(&root, id, named, sizeof named);
+        status = build_model(atlas, id, root, NULL, &origin, options, model, error);
+    }
+    return printable(status, error);
 }
 
 void kva_model_close(struct kva_model *model)

@@ -235,7 +235,7 @@ enum kva_status kva_rope_read(struct kva_build *build)
     *main_rope = (struct kva_rope){.partial = 1, .factor = 1, .truncate = true};
     main_rope->max_context = build->model->context_limit;
     *local = *main_rope;
-    if (arch->none)
+    if (arch == NULL || arch->none)
         return KVA_OK;
     main_rope->theta = strtod(arch->theta, NULL);
     enum kva_status status = object_at(build, build->text, "rope_scaling", &scaling);

@@ -69,8 +69,7 @@ enum kva_status kva_class_add(struct kva_build *build, const char *name, uint64_
 
 static const char *tensor_name(struct kva_build *build, const struct kva_arch_tensor *from, int32_t layer)
 {
-    const char *prefix =
-        build->wrapper != NULL && build->wrapper->tensor_prefix != NULL ? build->wrapper->tensor_prefix : "";
+    const char *prefix = build->tensor_prefix;
     const char *brace = strstr(from->name, "{i}");
     if (brace == NULL)
         return kva_arena_printf(build->arena, "%s%s", prefix, from->name);
@@ -86,39 +85,130 @@ static bool is_of_kind(const struct kva_arch_tensor *from, const char *kind)
     return from->n_kinds == 0;
 }
 
-// layer -1: a tensor of no layer
+// Dims and bytes of one tensor; *wanted false: this model has none such. layer -1: a tensor of no layer.
+static enum kva_status measure(struct kva_build *build, const struct kva_arch_tensor *from, int32_t layer,
+                               struct kva_tensor *tensor, uint64_t *elements, bool *wanted)
+{
+    int64_t holds = 1;
+    enum kva_status status = from->when != NULL ? kva_build_formula(build, from->when, layer, &holds) : KVA_OK;
+    *wanted = holds != 0;
+    *tensor = (struct kva_tensor){.name = from->name, .layer = layer, .role = from->role, .n_dims = from->n_shape};
+    if (status != KVA_OK || !*wanted)
+        return status;
+    tensor->dtype = from->dtype != KVA_DTYPE_NONE ? from->dtype : build->model->dtype;
+    *elements = 1;
+    for (unsigned d = 0; d < from->n_shape; d++) {
+        uint32_t dim;
+        status = kva_build_count(build, from->shape[d], layer, 1, tensor->name, &dim);
+        if (status != KVA_OK)
+            return status;
+        tensor->dims[d] = dim;
+        if (!kva_mul(*elements, dim, elements))
+            return kva_build_fail(build, tensor->name, "has more elements than 64 bits can count");
+    }
+    if (!kva_mul(*elements, kva_dtype_bytes(tensor->dtype), &tensor->bytes) || tensor->bytes == KVA_UNKNOWN)
+        return kva_build_fail(build, tensor->name, "has more bytes than 64 bits can count");
+    return KVA_OK;
+}
+
+// Adds `n` tensors of one size to their class.
+static enum kva_status add_to_class(struct kva_build *build, const struct kva_arch_tensor *from,
+                                    const struct kva_tensor *tensor, uint64_t elements, uint64_t n)
+{
+    uint64_t bytes = tensor->bytes;
+    if (!kva_mul(elements, n, &elements) || !kva_mul(bytes, n, &bytes) || bytes == KVA_UNKNOWN)
+        return kva_build_fail(build, tensor->name, "has more bytes in all layers than 64 bits can count");
+    return kva_class_add(build, from->weight_class, n, elements, tensor->dtype != KVA_DTYPE_NONE ? bytes : KVA_UNKNOWN);
+}
+
 static enum kva_status expand(struct kva_build *build, const struct kva_arch_tensor *from, int32_t layer,
                               struct list *list)
 {
+    struct kva_tensor tensor;
+    uint64_t elements;
+    bool wanted;
     if (layer >= 0 && !is_of_kind(from, build->model->layers[layer].kind))
         return KVA_OK;
-    int64_t wanted = 1;
-    enum kva_status status = from->when != NULL ? kva_build_formula(build, from->when, layer, &wanted) : KVA_OK;
-    if (status != KVA_OK || !wanted)
+    enum kva_status status = measure(build, from, layer, &tensor, &elements, &wanted);
+    if (status == KVA_OK && wanted)
+        status = add_to_class(build, from, &tensor, elements, 1);
+    if (status != KVA_OK || !wanted || build->options.no_tensors)
         return status;
-    struct kva_tensor tensor = {.layer = layer, .role = from->role, .n_dims = from->n_shape};
-    tensor.dtype = from->dtype != KVA_DTYPE_NONE ? from->dtype : build->model->dtype;
     tensor.name = tensor_name(build, from, layer);
-    if (tensor.name == NULL)
-        return kva_build_memory(build);
-    uint64_t elements = 1;
-    for (unsigned d = 0; d < from->n_shape; d++) {
-        uint32_t dim;
-        status = kva_build_count(build, from->shape[d], layer, 1, tensor.name, &dim);
-        if (status != KVA_OK)
-            return status;
-        tensor.dims[d] = dim;
-        if (!kva_mul(elements, dim, &elements))
-            return kva_build_fail(build, tensor.name, "has more elements than 64 bits can count");
+    return tensor.name != NULL ? push(build, list, &tensor, from->weight_class) : kva_build_memory(build);
+}
+
+static bool is_letter(char c)
+{
+    return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+// Whether a formula can differ from layer to layer: it says `i`, or asks for other layers.
+static bool varies(const char *formula)
+{
+    for (const char *c = formula; c != NULL && *c != '\0';) {
+        size_t length = 0;
+        while (is_letter(c[length]))
+            length++;
+        if ((length == 1 && *c == 'i') || (length == 9 && strncmp(c, "last_like", 9) == 0))
+            return true;
+        c += length > 0 ? length : 1;
     }
-    uint64_t bytes = KVA_UNKNOWN;
-    if (tensor.dtype != KVA_DTYPE_NONE) {
-        if (!kva_mul(elements, kva_dtype_bytes(tensor.dtype), &tensor.bytes) || tensor.bytes == KVA_UNKNOWN)
-            return kva_build_fail(build, tensor.name, "has more bytes than 64 bits can count");
-        bytes = tensor.bytes;
+    return false;
+}
+
+static bool tensor_varies(const struct kva_arch_tensor *from)
+{
+    bool found = varies(from->when);
+    for (unsigned d = 0; d < from->n_shape; d++)
+        found = found || varies(from->shape[d]);
+    return found;
+}
+
+// The same tensor of every layer that has it, counted without writing the list.
+static enum kva_status count_layers(struct kva_build *build, const struct kva_arch_tensor *from)
+{
+    const struct kva_model *model = build->model;
+    struct kva_tensor tensor;
+    uint64_t elements, n = 0;
+    int32_t layer = -1;
+    bool wanted;
+    const char *kind = NULL;
+    bool is_of_it = false;
+    for (size_t i = 0; i < model->n_layers; i++) {
+        if (model->layers[i].kind != kind) {
+            kind = model->layers[i].kind;
+            is_of_it = is_of_kind(from, kind);
+        }
+        layer = is_of_it ? (int32_t)i : layer;
+        n += is_of_it;
     }
-    status = kva_class_add(build, from->weight_class, 1, elements, bytes);
-    return status == KVA_OK ? push(build, list, &tensor, from->weight_class) : status;
+    if (n == 0)
+        return KVA_OK;
+    const enum kva_status status = measure(build, from, layer, &tensor, &elements, &wanted);
+    return status == KVA_OK && wanted ? add_to_class(build, from, &tensor, elements, n) : status;
+}
+
+static enum kva_status expand_layers(struct kva_build *build, struct list *list)
+{
+    const struct kva_arch *arch = build->arch;
+    enum kva_status status = KVA_OK;
+    for (unsigned t = 0; build->options.no_tensors && t < arch->n_tensors && status == KVA_OK; t++) {
+        const struct kva_arch_tensor *from = &arch->tensors[t];
+        if (strstr(from->name, "{i}") == NULL)
+            continue;
+        if (!tensor_varies(from))
+            status = count_layers(build, from);
+        else
+            for (size_t i = 0; i < build->model->n_layers && status == KVA_OK; i++)
+                status = expand(build, from, (int32_t)i, list);
+    }
+    // layer after layer, as a checkpoint is loaded
+    for (size_t i = 0; !build->options.no_tensors && i < build->model->n_layers && status == KVA_OK; i++)
+        for (unsigned t = 0; t < arch->n_tensors && status == KVA_OK; t++)
+            if (strstr(arch->tensors[t].name, "{i}") != NULL)
+                status = expand(build, &arch->tensors[t], (int32_t)i, list);
+    return status;
 }
 
 static enum kva_status total(struct kva_build *build)
@@ -151,11 +241,9 @@ enum kva_status kva_tensors_expand(struct kva_build *build)
     for (unsigned t = 0; t < arch->n_tensors && status == KVA_OK; t++)
         if (strstr(arch->tensors[t].name, "{i}") == NULL)
             status = expand(build, &arch->tensors[t], -1, &list);
-    for (size_t i = 0; i < model->n_layers && status == KVA_OK; i++)
-        for (unsigned t = 0; t < arch->n_tensors && status == KVA_OK; t++)
-            if (strstr(arch->tensors[t].name, "{i}") != NULL)
-                status = expand(build, &arch->tensors[t], (int32_t)i, &list);
-    if (status == KVA_OK) {
+    if (status == KVA_OK)
+        status = expand_layers(build, &list);
+    if (status == KVA_OK && !build->options.no_tensors) {
         model->tensors = kva_arena_alloc(build->arena, list.n + 1, sizeof *model->tensors);
         build->classes = kva_arena_alloc(build->arena, list.n + 1, sizeof *build->classes);
         if (model->tensors == NULL || build->classes == NULL)

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "model/build.h"
+#include "model/gguf_arch.h"
 #include "model/safetensors.h"
 
 static void forget_bytes(struct kva_model *model)
@@ -116,6 +117,8 @@ static enum kva_status warn_of_quantization(struct kva_build *build, const json_
 enum kva_status kva_weights_read(struct kva_build *build)
 {
     struct kva_model *model = build->model;
+    if (build->gguf != NULL)
+        return kva_gguf_weights(build);
     const json_t *quantization = json_object_get(build->root, "quantization_config");
     if (quantization == NULL)
         quantization = json_object_get(build->text, "quantization_config");

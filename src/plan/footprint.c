@@ -66,6 +66,9 @@ static enum kva_status layer_widths(struct shapes *s, const struct kva_model *mo
     switch (layer->mixer) {
     case KVA_MIXER_NONE:
         return KVA_OK;
+    case KVA_MIXER_OTHER:
+        return kva_fail(error, KVA_REFUSED, model->source, layer->kind,
+                        "the executor does not run the mixer of layer %u", layer->index);
     case KVA_MIXER_ATTENTION:
         if (layer->n_caches != 1)
             return kva_fail(error, KVA_REFUSED, model->source, layer->kind,

@@ -5,6 +5,8 @@
 
 // need(full)    = kv_heads x (k_dim + v_dim) x bytes x context
 // need(sliding) = kv_heads x (k_dim + v_dim) x bytes x min(window, context)
+//                 x floor(context / ratio) where one row stands for `ratio` tokens
+// need(cross)   = kv_heads x (k_dim + v_dim) x bytes x the encoder's length
 // need(state)   = sum over its parts of elements x bytes
 enum kva_status kva_need_bytes(const struct kva_cache *cache, uint64_t context, enum kva_dtype kv_dtype,
                                enum kva_dtype model_dtype, uint64_t *bytes, struct kva_error *error)

@@ -34,10 +34,9 @@ static enum kva_status plan_naive(struct kva_plan *plan, struct kva_error *error
 static enum kva_status count_next_token(struct kva_plan *plan, const struct kva_cache *cache, struct kva_error *error)
 {
     uint64_t context = plan->deployment.context, row;
-    if (cache->reads_layer >= 0 || !kva_cache_has_rows(cache) ||
-        (kva_cache_has_window(cache) && context >= cache->window))
+    if (!kva_cache_has_rows(cache) || (kva_cache_has_window(cache) && context >= cache->window))
         return KVA_OK;
-    enum kva_status status = kva_cache_row_bytes(cache, plan->deployment.kv_dtype, &row, error);
+    enum kva_status status = kva_cache_token_bytes(cache, plan->deployment.kv_dtype, &row, error);
     if (status == KVA_OK && !kva_add(plan->bytes_per_token, row, &plan->bytes_per_token))
         return too_large(error, plan);
     return status;
@@ -49,6 +48,8 @@ static enum kva_status plan_cache(struct kva_plan *plan, struct kva_layer_plan *
     const struct kva_deployment *deployment = &plan->deployment;
     struct kva_cache owned = *cache;
     owned.reads_layer = -1;
+    if (cache->kind == KVA_CACHE_CROSS && cache->length == 0)
+        owned.length = deployment->encoder_context;
     uint64_t bytes;
     enum kva_status status =
         kva_need_bytes(&owned, deployment->context, deployment->kv_dtype, deployment->model_dtype, &bytes, error);

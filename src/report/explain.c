@@ -36,15 +36,18 @@ static const char *state_formula(const struct kva_model *model, const struct kva
 {
     for (unsigned k = 0; model->arch != NULL && k < model->arch->n_kinds; k++) {
         const struct kva_arch_kind *kind = &model->arch->kinds[k];
-        for (unsigned s = 0; strcmp(kind->name, layer->kind) == 0 && s < kind->n_state; s++)
-            if (strcmp(kind->state[s].name, part) == 0)
-                return kind->state[s].elements;
+        for (unsigned c = 0; strcmp(kind->name, layer->kind) == 0 && c <= kind->n_also; c++) {
+            const struct kva_arch_cached *cached = c == 0 ? &kind->first : &kind->also[c - 1];
+            for (unsigned s = 0; s < cached->n_state; s++)
+                if (strcmp(cached->state[s].name, part) == 0)
+                    return cached->state[s].elements;
+        }
     }
     return NULL;
 }
 
 static void explain_state(struct kva_page *page, const struct kva_plan *plan, const struct kva_layer *layer,
-                          const struct kva_cache *cache, uint64_t bytes)
+                          const struct kva_cache *cache, const char *title, uint64_t bytes)
 {
     struct kva_text terms = {0}, numbers = {0};
     for (size_t p = 0; p < cache->n_state; p++) {
@@ -60,7 +63,7 @@ static void explain_state(struct kva_page *page, const struct kva_plan *plan, co
     }
     page->out->failed = page->out->failed || terms.failed || numbers.failed;
     if (terms.length > 0 && numbers.length > 0)
-        formula(page, "need(%s) = %s = %s = %s B", layer->kind, terms.bytes, numbers.bytes, commas(page, bytes));
+        formula(page, "%s = %s = %s = %s B", title, terms.bytes, numbers.bytes, commas(page, bytes));
     kva_text_free(&terms);
     kva_text_free(&numbers);
 }
@@ -75,10 +78,31 @@ static void explain_rows(struct kva_page *page, const struct kva_plan *plan, con
                 " x min(%" PRIu64 ", %" PRIu64 ") = %s B",
                 name, cache->kv_heads, cache->k_dim, cache->v_dim, element, cache->window, context,
                 commas(page, bytes));
+    else if (cache->kind == KVA_CACHE_CROSS)
+        formula(page,
+                "%s = kv_heads x (k_dim + v_dim) x bytes x encoder length = %u x (%u + %u) x %" PRIu64 " x %" PRIu64
+                " = %s B",
+                name, cache->kv_heads, cache->k_dim, cache->v_dim, element, cache->length, commas(page, bytes));
+    else if (cache->ratio > 1)
+        formula(page,
+                "%s = kv_heads x (k_dim + v_dim) x bytes x floor(context / ratio) = %u x (%u + %u) x %" PRIu64
+                " x floor(%" PRIu64 " / %u) = %s B",
+                name, cache->kv_heads, cache->k_dim, cache->v_dim, element, context, cache->ratio, commas(page, bytes));
     else
         formula(page,
                 "%s = kv_heads x (k_dim + v_dim) x bytes x context = %u x (%u + %u) x %" PRIu64 " x %" PRIu64 " = %s B",
                 name, cache->kv_heads, cache->k_dim, cache->v_dim, element, context, commas(page, bytes));
+}
+
+// "need(sliding)"; of one of several caches of a layer "need(csa: index)".
+static const char *cache_title(struct kva_page *page, const char *what, const struct kva_layer *layer,
+                               const struct kva_cache *cache)
+{
+    const char *title = layer->n_caches > 1 ? kva_arena_printf(page->arena, "%s(%s: %s)", what, layer->kind,
+                                                               kva_cache_kind_name(cache->kind))
+                                            : kva_arena_printf(page->arena, "%s(%s)", what, layer->kind);
+    page->out->failed = page->out->failed || title == NULL;
+    return title != NULL ? title : what;
 }
 
 static enum kva_status explain_cache(struct kva_page *page, const struct kva_plan *plan, const struct kva_layer *layer,
@@ -88,6 +112,8 @@ static enum kva_status explain_cache(struct kva_page *page, const struct kva_pla
     owned.reads_layer = -1;
     uint64_t bytes;
     const struct kva_deployment *d = &plan->deployment;
+    if (cache->kind == KVA_CACHE_CROSS && cache->length == 0)
+        owned.length = d->encoder_context;
     enum kva_status status = kva_need_bytes(&owned, d->context, d->kv_dtype, d->model_dtype, &bytes, error);
     if (status != KVA_OK)
         return status;
@@ -95,17 +121,11 @@ static enum kva_status explain_cache(struct kva_page *page, const struct kva_pla
         formula(page, "need(%s) = 0 B: it keeps nothing", layer->kind);
     else if (cache->reads_layer >= 0) {
         formula(page, "need(%s) = 0 B: it reads layer %d's cache", layer->kind, cache->reads_layer);
-        const char *name = kva_arena_printf(page->arena, "saved(%s)", layer->kind);
-        page->out->failed = page->out->failed || name == NULL;
-        if (name != NULL)
-            explain_rows(page, plan, name, cache, bytes);
+        explain_rows(page, plan, cache_title(page, "saved", layer, cache), &owned, bytes);
     } else if (kva_cache_is_state(cache))
-        explain_state(page, plan, layer, cache, bytes);
+        explain_state(page, plan, layer, cache, cache_title(page, "need", layer, cache), bytes);
     else {
-        const char *name = kva_arena_printf(page->arena, "need(%s)", layer->kind);
-        page->out->failed = page->out->failed || name == NULL;
-        if (name != NULL)
-            explain_rows(page, plan, name, cache, bytes);
+        explain_rows(page, plan, cache_title(page, "need", layer, cache), &owned, bytes);
         if (cache->window_inert)
             formula(page, "its window of %s tokens is inert: it can never bind", commas(page, cache->window));
     }

@@ -251,8 +251,10 @@ static enum kva_status write_page(struct kva_page *page, const void *given, stru
 enum kva_status kva_report_plans(struct kva_plan *const *plans, size_t n_plans, const struct kva_report_style *style,
                                  struct kva_text *out, struct kva_error *error)
 {
-    if (style->format == KVA_FORMAT_JSON)
-        return kva_json_write(kva_plans_json(plans, n_plans), out, error);
+    if (style->format == KVA_FORMAT_JSON) {
+        kva_plans_json(plans, n_plans, style->compact, out);
+        return out->failed ? kva_fail_memory(error, out->length) : KVA_OK;
+    }
     const struct subject subject = {plans, n_plans};
     return kva_page_write(style, out, write_page, &subject, error);
 }

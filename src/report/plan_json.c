@@ -3,125 +3,141 @@
 
 #include "report/words.h"
 
-static json_t *engine_json(const struct kva_plan *plan, bool *failed)
+static void emit_model(struct kva_emit *emit, const struct kva_model *model)
 {
-    json_t *object = json_object();
+    kva_emit_open(emit, "model", '{');
+    kva_emit_text(emit, "id", model->id);
+    kva_emit_text(emit, "source", model->source);
+    kva_emit_text(emit, "model_type", model->model_type);
+    kva_emit_text(emit, "architecture", model->architecture);
+    kva_emit_text(emit, "family", model->family);
+    kva_emit_count(emit, "context_limit", model->context_limit > 0 ? model->context_limit : KVA_UNKNOWN);
+    kva_emit_dtype(emit, "dtype", model->dtype);
+    kva_emit_count(emit, "parameters", model->parameters);
+    kva_emit_count(emit, "weight_bytes", model->weight_bytes);
+    kva_emit_text(emit, "weight_source", model->weight_source);
+    kva_emit_close(emit, '}');
+}
+
+static void emit_engine(struct kva_emit *emit, const struct kva_plan *plan)
+{
     const char *version = plan->engine_version;
-    kva_json_set(object, "id", kva_json_text(plan->deployment.engine), failed);
-    kva_json_set(object, "version", kva_json_text(version != NULL && *version != '\0' ? version : NULL), failed);
-    return object;
+    kva_emit_open(emit, "engine", '{');
+    kva_emit_text(emit, "id", plan->deployment.engine);
+    kva_emit_text(emit, "version", version != NULL && *version != '\0' ? version : NULL);
+    kva_emit_close(emit, '}');
 }
 
-static json_t *deployment_json(const struct kva_deployment *deployment, bool *failed)
+static void emit_deployment(struct kva_emit *emit, const struct kva_deployment *deployment)
 {
-    json_t *object = json_object();
-    kva_json_set(object, "engine", kva_json_text(deployment->engine), failed);
-    kva_json_set(object, "context", kva_json_count(deployment->context), failed);
-    kva_json_set(object, "sequences", kva_json_count(deployment->sequences), failed);
-    kva_json_set(object, "kv_dtype", kva_json_dtype(deployment->kv_dtype), failed);
-    kva_json_set(object, "model_dtype", kva_json_dtype(deployment->model_dtype), failed);
-    return object;
+    kva_emit_open(emit, "deployment", '{');
+    kva_emit_text(emit, "engine", deployment->engine);
+    kva_emit_count(emit, "context", deployment->context);
+    kva_emit_count(emit, "sequences", deployment->sequences);
+    kva_emit_dtype(emit, "kv_dtype", deployment->kv_dtype);
+    kva_emit_dtype(emit, "model_dtype", deployment->model_dtype);
+    if (deployment->encoder_context > 0)
+        kva_emit_count(emit, "encoder_context", deployment->encoder_context);
+    kva_emit_close(emit, '}');
 }
 
-static json_t *bytes_json(const struct kva_plan *plan, bool *failed)
+static void emit_bytes(struct kva_emit *emit, const struct kva_plan *plan)
 {
-    json_t *object = json_object();
-    kva_json_set(object, "naive", kva_json_count(plan->naive), failed);
-    kva_json_set(object, "need", kva_json_count(plan->need), failed);
-    kva_json_set(object, "allocated", kva_json_count(plan->allocated), failed);
-    kva_json_set(object, "overpay", kva_json_count(plan->overpay), failed);
-    kva_json_set(object, "sharing_saved", kva_json_count(plan->sharing_saved), failed);
-    kva_json_set(object, "state", kva_json_count(plan->state), failed);
-    return object;
+    kva_emit_open(emit, "bytes", '{');
+    kva_emit_count(emit, "naive", plan->naive);
+    kva_emit_count(emit, "need", plan->need);
+    kva_emit_count(emit, "allocated", plan->allocated);
+    kva_emit_count(emit, "overpay", plan->overpay);
+    kva_emit_count(emit, "sharing_saved", plan->sharing_saved);
+    kva_emit_count(emit, "state", plan->state);
+    kva_emit_close(emit, '}');
 }
 
-static json_t *layers_json(const struct kva_plan *plan, bool *failed)
+static void emit_layers(struct kva_emit *emit, const struct kva_plan *plan)
 {
-    json_t *array = json_array();
+    kva_emit_open(emit, "layers", '[');
     for (size_t i = 0; i < plan->n_layers; i++) {
         const struct kva_layer_plan *layer = &plan->layers[i];
-        json_t *object = json_object();
-        kva_json_set(object, "index", json_integer(layer->index), failed);
-        kva_json_set(object, "kind", kva_json_text(plan->model->layers[i].kind), failed);
-        kva_json_set(object, "need", kva_json_count(layer->need), failed);
-        kva_json_set(object, "allocated", kva_json_count(layer->allocated), failed);
-        kva_json_set(object, "overpay", kva_json_count(kva_layer_overpay(layer)), failed);
-        kva_json_set(object, "sharing_saved", kva_json_count(layer->sharing_saved), failed);
-        kva_json_set(object, "state", kva_json_count(layer->state), failed);
-        kva_json_set(object, "rows", kva_json_count(layer->rows), failed);
-        kva_json_set(object, "reads_layer", kva_json_layer(layer->reads_layer), failed);
-        kva_json_append(array, object, failed);
+        kva_emit_open(emit, NULL, '{');
+        kva_emit_count(emit, "index", layer->index);
+        kva_emit_text(emit, "kind", plan->model->layers[i].kind);
+        kva_emit_count(emit, "need", layer->need);
+        kva_emit_count(emit, "allocated", layer->allocated);
+        kva_emit_count(emit, "overpay", kva_layer_overpay(layer));
+        kva_emit_count(emit, "sharing_saved", layer->sharing_saved);
+        kva_emit_count(emit, "state", layer->state);
+        kva_emit_count(emit, "rows", layer->rows);
+        kva_emit_layer(emit, "reads_layer", layer->reads_layer);
+        kva_emit_close(emit, '}');
     }
-    return array;
+    kva_emit_close(emit, ']');
 }
 
-static json_t *pools_json(const struct kva_plan *plan, bool *failed)
+static void emit_pools(struct kva_emit *emit, const struct kva_plan *plan)
 {
-    json_t *array = json_array();
+    kva_emit_open(emit, "pools", '[');
     for (size_t p = 0; p < plan->n_pools; p++) {
         const struct kva_pool *pool = &plan->pools[p];
-        json_t *object = json_object(), *layers = json_array();
+        kva_emit_open(emit, NULL, '{');
+        kva_emit_text(emit, "name", pool->name);
+        kva_emit_open(emit, "layers", '[');
         for (size_t i = 0; i < pool->n_layers; i++)
-            kva_json_append(layers, json_integer(pool->layers[i]), failed);
-        kva_json_set(object, "name", kva_json_text(pool->name), failed);
-        kva_json_set(object, "layers", layers, failed);
-        kva_json_set(object, "block_tokens", kva_json_count(pool->block_tokens), failed);
-        kva_json_set(object, "page_bytes", kva_json_count(pool->page_bytes), failed);
-        kva_json_set(object, "blocks", kva_json_count(pool->blocks), failed);
-        kva_json_set(object, "bytes", kva_json_count(pool->bytes), failed);
-        kva_json_append(array, object, failed);
+            kva_emit_count(emit, NULL, pool->layers[i]);
+        kva_emit_close(emit, ']');
+        kva_emit_count(emit, "block_tokens", pool->block_tokens);
+        kva_emit_count(emit, "page_bytes", pool->page_bytes);
+        kva_emit_count(emit, "blocks", pool->blocks);
+        kva_emit_count(emit, "bytes", pool->bytes);
+        kva_emit_close(emit, '}');
     }
-    return array;
+    kva_emit_close(emit, ']');
 }
 
 // What only a GPU's memory decides: nothing is known of it without one.
-static json_t *capacity_json(bool *failed)
+static void emit_capacity(struct kva_emit *emit)
 {
     static const char *const KEYS[] = {"kv_budget_bytes", "tokens", "sequences_at_context", "max_context"};
-    json_t *object = json_object();
+    kva_emit_open(emit, "capacity", '{');
     for (size_t k = 0; k < sizeof KEYS / sizeof *KEYS; k++)
-        kva_json_set(object, KEYS[k], json_null(), failed);
-    return object;
+        kva_emit_null(emit, KEYS[k]);
+    kva_emit_close(emit, '}');
 }
 
-static json_t *plan_json(const struct kva_plan *plan, bool *failed)
+static void emit_plan(struct kva_emit *emit, const struct kva_plan *plan)
 {
-    json_t *object = json_object();
-    kva_json_set(object, "schema", kva_json_text("kvatlas/plan/1"), failed);
-    kva_json_set(object, "model", kva_json_model(plan->model), failed);
-    kva_json_set(object, "engine", engine_json(plan, failed), failed);
-    kva_json_set(object, "deployment", deployment_json(&plan->deployment, failed), failed);
-    kva_json_set(object, "assumed", kva_json_texts(plan->assumed, plan->n_assumed), failed);
-    kva_json_set(object, "bytes", bytes_json(plan, failed), failed);
-    kva_json_set(object, "overpay_ratio", json_real(plan->overpay_ratio), failed);
-    kva_json_set(object, "bytes_per_token", kva_json_count(plan->bytes_per_token), failed);
-    kva_json_set(object, "naive_bytes_per_token", kva_json_count(plan->naive_bytes_per_token), failed);
-    kva_json_set(object, "layers", layers_json(plan, failed), failed);
-    kva_json_set(object, "pools", pools_json(plan, failed), failed);
-    kva_json_set(object, "capacity", capacity_json(failed), failed);
-    kva_json_set(object, "prints", json_array(), failed);
-    kva_json_set(object, "gates", json_array(), failed);
-    kva_json_set(object, "references", kva_json_texts(plan->model->references, plan->model->n_references), failed);
-    kva_json_set(object, "warnings", kva_json_texts(plan->model->warnings, plan->model->n_warnings), failed);
-    return object;
+    kva_emit_open(emit, NULL, '{');
+    kva_emit_text(emit, "schema", "kvatlas/plan/1");
+    emit_model(emit, plan->model);
+    emit_engine(emit, plan);
+    emit_deployment(emit, &plan->deployment);
+    kva_emit_texts(emit, "assumed", plan->assumed, plan->n_assumed);
+    emit_bytes(emit, plan);
+    kva_emit_real(emit, "overpay_ratio", plan->overpay_ratio);
+    kva_emit_count(emit, "bytes_per_token", plan->bytes_per_token);
+    kva_emit_count(emit, "naive_bytes_per_token", plan->naive_bytes_per_token);
+    emit_layers(emit, plan);
+    emit_pools(emit, plan);
+    emit_capacity(emit);
+    kva_emit_texts(emit, "prints", NULL, 0);
+    kva_emit_texts(emit, "gates", NULL, 0);
+    kva_emit_texts(emit, "references", plan->model->references, plan->model->n_references);
+    kva_emit_texts(emit, "warnings", plan->model->warnings, plan->model->n_warnings);
+    kva_emit_close(emit, '}');
 }
 
-json_t *kva_plans_json(struct kva_plan *const *plans, size_t n_plans)
+void kva_plans_json(struct kva_plan *const *plans, size_t n_plans, bool compact, struct kva_text *out)
 {
-    bool failed = false;
-    json_t *object;
+    struct kva_emit emit = {.out = out, .compact = compact};
     if (n_plans == 1)
-        object = plan_json(plans[0], &failed);
+        emit_plan(&emit, plans[0]);
     else {
-        json_t *array = json_array();
+        kva_emit_open(&emit, NULL, '{');
+        kva_emit_text(&emit, "schema", "kvatlas/plans/1");
+        kva_emit_open(&emit, "plans", '[');
         for (size_t p = 0; p < n_plans; p++)
-            kva_json_append(array, plan_json(plans[p], &failed), &failed);
-        object = json_object();
-        kva_json_set(object, "schema", kva_json_text("kvatlas/plans/1"), &failed);
-        kva_json_set(object, "plans", array, &failed);
+            emit_plan(&emit, plans[p]);
+        kva_emit_close(&emit, ']');
+        kva_emit_close(&emit, '}');
     }
-    if (!failed)
-        return object;
-    json_decref(object);
-    return NULL;
+    kva_text_add(out, "\n", 1);
 }

@@ -12,8 +12,9 @@ struct kva_report_style {
     enum kva_format format;
     bool terminal;  // bars
     bool colour;
-    bool layers;  // each layer of a plan
-    bool why;     // every value of a model
+    bool layers;   // each layer of a plan
+    bool why;      // every value of a model
+    bool compact;  // JSON on one line
 };
 
 // What each layer of a model caches, and why. plan: at the context limit, for the bytes that a token adds; NULL when
@@ -24,6 +25,14 @@ enum kva_status kva_report_show(const struct kva_model *model, const struct kva_
 // One plan, or several of one model side by side.
 enum kva_status kva_report_plans(struct kva_plan *const *plans, size_t n_plans, const struct kva_report_style *style,
                                  struct kva_text *out, struct kva_error *error);
+
+// A line of a stream that could not be planned: {"schema":"kvatlas/error/1",...} on one line. id may be NULL.
+enum kva_status kva_report_bad_line(uint64_t line, const char *id, const struct kva_error *bad, struct kva_text *out,
+                                    struct kva_error *error);
+
+// The models of the catalogue.
+enum kva_status kva_report_models(const struct kva_catalogue *catalogue, const struct kva_report_style *style,
+                                  struct kva_text *out, struct kva_error *error);
 
 // The formula of every number of a plan.
 enum kva_status kva_report_explain(const struct kva_plan *plan, const struct kva_report_style *style,

@@ -40,6 +40,10 @@ static void identity(struct kva_page *page, const struct kva_model *model)
         fact(&table, "architecture", model->architecture);
     fact(&table, "source", model->source);
     fact(&table, "layers", known_count(arena, model->n_layers, ""));
+    if (model->mtp_layers > 0)
+        fact(&table, "multi-token prediction",
+             kva_arena_printf(arena, "%llu layer%s more, counted only with --assume mtp=on",
+                              (unsigned long long)model->mtp_layers, model->mtp_layers == 1 ? "" : "s"));
     fact(&table, "context limit",
          known_count(arena, model->context_limit > 0 ? model->context_limit : KVA_UNKNOWN, " tokens"));
     fact(&table, "dtype",
@@ -63,7 +67,8 @@ static void cache_sizes(struct kva_table *table, const struct kva_model *model, 
 {
     uint64_t bytes = 0;
     bool state = kva_cache_is_state(cache), rows = kva_cache_has_rows(cache) && cache->reads_layer < 0;
-    bool known = kva_need_bytes(cache, 1, model->dtype, model->dtype, &bytes, NULL) == KVA_OK;
+    bool known = (state ? kva_cache_state_bytes(cache, model->dtype, &bytes, NULL)
+                        : kva_cache_token_bytes(cache, model->dtype, &bytes, NULL)) == KVA_OK;
     kva_table_count(table, rows ? cache->kv_heads : 0);
     kva_table_cell(table, rows ? "%u + %u" : "-", cache->k_dim, cache->v_dim);
     if (!known) {

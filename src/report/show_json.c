@@ -12,7 +12,8 @@ static json_t *cache_json(const struct kva_model *model, const struct kva_cache 
 {
     bool state = kva_cache_is_state(cache);
     uint64_t bytes;
-    if (kva_need_bytes(cache, 1, model->dtype, model->dtype, &bytes, NULL) != KVA_OK)
+    if ((state ? kva_cache_state_bytes(cache, model->dtype, &bytes, NULL)
+               : kva_cache_token_bytes(cache, model->dtype, &bytes, NULL)) != KVA_OK)
         bytes = KVA_UNKNOWN;
     json_t *object = json_object();
     kva_json_set(object, "kind", kva_json_text(kva_cache_kind_name(cache->kind)), failed);
@@ -21,6 +22,10 @@ static json_t *cache_json(const struct kva_model *model, const struct kva_cache 
     kva_json_set(object, "v_dim", json_integer(cache->v_dim), failed);
     kva_json_set(object, "window", kva_json_count(cache->window > 0 ? cache->window : KVA_UNKNOWN), failed);
     kva_json_set(object, "window_inert", json_boolean(cache->window_inert), failed);
+    kva_json_set(object, "ratio", json_integer(cache->ratio), failed);
+    kva_json_set(object, "shared_kv", json_boolean(cache->shared_kv), failed);
+    if (cache->kind == KVA_CACHE_CROSS)
+        kva_json_set(object, "length", kva_json_count(cache->length > 0 ? cache->length : KVA_UNKNOWN), failed);
     kva_json_set(object, "bytes_per_token", kva_json_count(state ? 0 : bytes), failed);
     kva_json_set(object, "state_bytes", kva_json_count(state ? bytes : 0), failed);
     kva_json_set(object, "reads_layer", kva_json_layer(cache->reads_layer), failed);
@@ -52,6 +57,20 @@ static json_t *layer_json(const struct kva_model *model, const struct kva_layer 
     return object;
 }
 
+static json_t *list_json(const struct kva_value *value, bool *failed)
+{
+    json_t *list = json_array();
+    for (uint64_t i = 0; i < value->count; i++) {
+        const struct kva_item *item = &value->items[i];
+        kva_json_append(list,
+                        item->type == KVA_ITEM_COUNT  ? json_integer(item->count)
+                        : item->type == KVA_ITEM_TEXT ? kva_json_text(item->text)
+                                                      : json_null(),
+                        failed);
+    }
+    return list;
+}
+
 static json_t *value_json(const struct kva_value *value, bool *failed)
 {
     static const char *const SOURCES[] = {[KVA_FROM_CONFIG] = "config",
@@ -71,6 +90,9 @@ static json_t *value_json(const struct kva_value *value, bool *failed)
         break;
     case KVA_TEXT:
         held = kva_json_text(value->text);
+        break;
+    case KVA_LIST:
+        held = list_json(value, failed);
         break;
     }
     kva_json_set(object, "name", kva_json_text(value->name), failed);
@@ -110,6 +132,7 @@ json_t *kva_show_json(const struct kva_model *model, const struct kva_plan *plan
     kva_json_set(object, "schema", kva_json_text("kvatlas/show/1"), &failed);
     kva_json_set(object, "model", kva_json_model(model), &failed);
     kva_json_set(object, "pattern", pattern_json(model), &failed);
+    kva_json_set(object, "mtp_layers", kva_json_count(model->mtp_layers), &failed);
     kva_json_set(object, "layers", layers, &failed);
     kva_json_set(object, "bytes_per_token", kva_json_count(plan != NULL ? plan->bytes_per_token : KVA_UNKNOWN),
                  &failed);

@@ -24,6 +24,8 @@ const char *kva_mixer_name(enum kva_mixer mixer)
         return "mamba1";
     case KVA_MIXER_GMU:
         return "gmu";
+    case KVA_MIXER_OTHER:
+        return "other";
     }
     return "none";
 }
@@ -62,6 +64,26 @@ const char *kva_bytes_exactly(struct kva_arena *arena, uint64_t bytes)
     return kva_arena_printf(arena, "%s (%s B)", kva_human_bytes(bytes, human), kva_human_count(bytes, digits));
 }
 
+// "0, 4, 128": the whole list, or its beginning.
+static const char *list_words(struct kva_arena *arena, const struct kva_value *value)
+{
+    enum { SHOWN = 12 };
+    struct kva_text text = {0};
+    for (uint64_t i = 0; i < value->count && i < SHOWN; i++) {
+        const struct kva_item *item = &value->items[i];
+        kva_text_printf(&text, "%s", i > 0 ? ", " : "");
+        if (item->type == KVA_ITEM_COUNT)
+            kva_text_printf(&text, "%lld", (long long)item->count);
+        else
+            kva_text_printf(&text, "%s", item->type == KVA_ITEM_TEXT ? item->text : "null");
+    }
+    if (value->count > SHOWN)
+        kva_text_printf(&text, " .. (%llu)", (unsigned long long)value->count);
+    const char *kept = text.failed ? NULL : kva_arena_strdup(arena, text.bytes != NULL ? text.bytes : "none");
+    kva_text_free(&text);
+    return kept;
+}
+
 const char *kva_value_words(struct kva_arena *arena, const struct kva_value *value)
 {
     char digits[KVA_HUMAN];
@@ -72,6 +94,8 @@ const char *kva_value_words(struct kva_arena *arena, const struct kva_value *val
         return value->count != 0 ? "true" : "false";
     case KVA_REAL:
         return kva_arena_printf(arena, "%.10g", value->real);
+    case KVA_LIST:
+        return list_words(arena, value);
     case KVA_TEXT:
         break;
     }
@@ -102,6 +126,9 @@ const char *kva_cache_words(struct kva_arena *arena, const struct kva_cache *cac
     char digits[KVA_HUMAN];
     if (cache->reads_layer >= 0)
         return kva_arena_printf(arena, "nothing: reads layer %d", cache->reads_layer);
+    if (cache->ratio > 1)
+        return kva_arena_printf(arena, "one %srow for every %u tokens", cache->kind == KVA_CACHE_INDEX ? "index " : "",
+                                cache->ratio);
     switch (cache->kind) {
     case KVA_CACHE_NONE:
         break;
@@ -120,7 +147,9 @@ const char *kva_cache_words(struct kva_arena *arena, const struct kva_cache *cac
     case KVA_CACHE_STATE:
         return "a fixed state";
     case KVA_CACHE_CROSS:
-        return "encoder states";
+        return cache->length > 0
+                   ? kva_arena_printf(arena, "encoder states of %s tokens", kva_human_count(cache->length, digits))
+                   : "encoder states";
     }
     return "nothing";
 }

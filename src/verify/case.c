@@ -1,13 +1,15 @@
 // One case from beginning to end: open, plan, run, measure, compare.
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/arena.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "model/safetensors.h"
+#include "model/source.h"
 #include "verify/verify.h"
 
 static double now(void)
@@ -17,18 +19,37 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
+// Whether a directory or a snapshot of the cache brings its own weights. directory: [KVA_ORIGIN_PATH]
+static bool has_weights(struct kva_atlas *atlas, const char *model, char *directory)
+{
+    struct kva_origin origin;
+    if (strcmp(model, "-") == 0)  // standard input can be read only once
+        return false;
+    const bool found = kva_origin_find(atlas, model, false, &origin, NULL) == KVA_OK && origin.directory != NULL &&
+                       kva_safetensors_present(origin.directory);
+    if (found)
+        snprintf(directory, KVA_ORIGIN_PATH, "%s", origin.directory);
+    kva_origin_free(&origin);
+    return found;
+}
+
 static enum kva_status open_model(struct kva_atlas *atlas, struct kva_result *result, struct kva_error *error)
 {
     struct kva_case *spec = &result->spec;
     struct kva_model_options options = {.dtype = spec->dtype, .layers = spec->depth};
-    if (spec->weights == NULL)
-        spec->weights = kva_is_directory(spec->model) && kva_safetensors_present(spec->model) ? spec->model : "random";
-    const bool random = strcmp(spec->weights, "random") == 0;
-    if (options.dtype == KVA_DTYPE_NONE && random)
+    char directory[KVA_ORIGIN_PATH];
+    const bool own = spec->weights == NULL && has_weights(atlas, spec->model, directory);
+    if (spec->weights == NULL && !own)
+        spec->weights = "random";
+    if (options.dtype == KVA_DTYPE_NONE && !own && strcmp(spec->weights, "random") == 0)
         options.dtype = KVA_BF16;
     enum kva_status status = kva_model_open(atlas, spec->model, &options, &result->model, error);
     if (status != KVA_OK)
         return status;
+    if (own)
+        spec->weights = kva_arena_strdup(result->model->arena, directory);
+    if (spec->weights == NULL)
+        return kva_fail_memory(error, strlen(directory));
     spec->dtype = result->model->dtype;
     if (spec->dtype == KVA_DTYPE_NONE)
         return kva_fail(error, KVA_BAD_INPUT, result->model->source, "dtype",

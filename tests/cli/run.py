@@ -4,7 +4,11 @@
 A .test file is plain text. A paragraph is one test:
 
     # what the test says about the world, and where its numbers come from
+    + hub/refs/main 0123\\n    before the commands: a file and what is in it (with \\n, \\x00, {9*x} for xxxxxxxxx), a copy
+    + copy.json = models/...   of another file, a symbolic link
+    + link -> target
     $ NO_COLOR=1 kvatlas plan models/phi4-mini-flash --context 128k    the command; also: cat FILE
+    < a line of its standard input; <= FILE takes all of it from a file
     ? 2                        its exit status; 0 when not written
     > a line of standard output, as it stands
     >~ a line as a regular expression
@@ -12,17 +16,22 @@ A .test file is plain text. A paragraph is one test:
     ! !~ !...                  the same for standard error
     = bytes.need 693811200     standard output is JSON, and this is in it (a path, then JSON); a list has .N and .length
     =keys plan                 it is JSON with every key that docs promise for show, plan or plans
+    =line 2                    the checks that follow are of this line of standard output, by itself JSON
 
 Standard output with neither > nor = must be empty, and so must standard error without !. Commands of a paragraph run
-one after another in one temporary directory, where models/ holds the configs of tests/cli/models.
+one after another in one temporary directory, which is also HOME and where models/ holds the configs of
+tests/cli/models. {hub} stands for the address of a server that plays the Hugging Face hub: hub.py.
 """
 import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
+
+from hub import Hub
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -97,8 +106,15 @@ class Command:
     def __init__(self, text, line):
         self.text, self.line, self.status = text, line, 0
         self.out, self.err, self.json = [], [], []
+        self.input, self.input_file = b"", None
 
     def expect(self, line):
+        if line.startswith("<="):
+            self.input_file = line[2:].strip()
+            return True
+        if line.startswith("<"):
+            self.input += re.sub(r"^ ", "", line[1:]).encode() + b"\n"
+            return True
         for mark, lines in ((">", self.out), ("!", self.err)):
             if line.startswith(mark):
                 kind = "..." if line[1:4] == "..." else "~" if line[1:2] == "~" else ""
@@ -114,7 +130,9 @@ class Command:
 
     def run(self, binary, folder):
         words = shlex.split(self.text)
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("KVATLAS")}
+        environment = {key: value for key, value in os.environ.items()
+                       if not key.startswith(("KVATLAS", "HF_", "HUGGINGFACE", "XDG_"))}
+        environment["HOME"] = folder
         while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
             name, _, value = words.pop(0).partition("=")
             environment[name] = value
@@ -122,8 +140,12 @@ class Command:
             return "a command is kvatlas or cat"
         if words[0] == "kvatlas":
             words[0] = binary
-        done = subprocess.run(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
-                              timeout=60, check=False)
+        given = self.input
+        if self.input_file:
+            with open(os.path.join(folder, self.input_file), "rb") as file:
+                given = file.read()
+        done = subprocess.run(words, cwd=folder, env=environment, input=given, capture_output=True, timeout=60,
+                              check=False)
         return self.judge(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
     def judge(self, status, out, err):
@@ -136,7 +158,7 @@ class Command:
             problem = match_lines(self.err, err.splitlines())
         if problem is None and self.json:
             try:
-                problem = self.judge_json(json.loads(out))
+                problem = self.judge_json(out)
             except (ValueError, LookupError, TypeError, AttributeError) as error:
                 problem = "JSON: %s: %s" % (type(error).__name__, error)
         if problem is None:
@@ -144,8 +166,12 @@ class Command:
         return "%s\n    $ %s\n%s%s" % (problem, self.text, "".join("    > %s\n" % line for line in out.splitlines()),
                                        "".join("    ! %s\n" % line for line in err.splitlines()))
 
-    def judge_json(self, document):
+    def judge_json(self, out):
+        document = None if self.json[0].startswith("=line") else json.loads(out)
         for check in self.json:
+            if check.startswith("=line"):
+                document = json.loads(out.splitlines()[int(check.split()[1]) - 1])
+                continue
             if check.startswith("=keys"):
                 problem = check_keys(document, check.split()[1])
                 if problem:
@@ -158,28 +184,47 @@ class Command:
         return None
 
 
-def read_tests(path):
-    """[(title, [Command])] of one file"""
-    tests, title, commands = [], "", []
+def read_tests(path, hub):
+    """[(title, files, [Command])] of one file"""
+    tests, title, files, commands = [], "", [], []
     with open(path, encoding="utf-8") as file:
-        lines = file.read().splitlines() + [""]
+        lines = file.read().replace("{hub}", hub).splitlines() + [""]
     for number, line in enumerate(lines, 1):
         if line.startswith("#"):
             title = title or line[1:].strip()
+        elif line.startswith("+"):
+            files.append(line[1:].strip())
         elif line.startswith("$"):
             commands.append(Command(line[1:].strip(), number))
         elif line.strip() == "":
             if commands:
-                tests.append((title or commands[0].text, commands))
-            title, commands = "", []
+                tests.append((title or commands[0].text, files, commands))
+            title, files, commands = "", [], []
         elif not commands or not commands[-1].expect(line):
             sys.exit("%s:%d: not a line of a test: %s" % (path, number, line))
     return tests
 
 
-def run_test(binary, commands):
+def make_file(folder, line):
+    """what a line with + asks for"""
+    name, _, content = line.partition(" ")
+    path = os.path.join(folder, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if content.startswith("-> "):
+        os.symlink(content[3:], path)
+    elif content.startswith("= "):
+        shutil.copy(os.path.join(folder, content[2:]), path)
+    else:
+        with open(path, "wb") as file:
+            content = content.encode("latin-1").decode("unicode_escape").encode("latin-1")
+            file.write(re.sub(rb"\{(\d+)\*(.)\}", lambda match: int(match.group(1)) * match.group(2), content))
+
+
+def run_test(binary, files, commands):
     with tempfile.TemporaryDirectory() as folder:
         os.symlink(os.path.join(HERE, "models"), os.path.join(folder, "models"))
+        for line in files:
+            make_file(folder, line)
         for command in commands:
             problem = command.run(binary, folder)
             if problem:
@@ -200,14 +245,15 @@ def test_files(paths):
 def main(binary, *paths):
     binary = os.path.abspath(binary)
     passed = failed = 0
-    for path in test_files(paths or [HERE]):
-        for title, commands in read_tests(path):
-            problem = run_test(binary, commands)
-            if problem is None:
-                passed += 1
-            else:
-                failed += 1
-                print("FAILED %s: %s\n  %s" % (os.path.basename(path), title, problem))
+    with Hub() as hub:
+        for path in test_files(paths or [HERE]):
+            for title, files, commands in read_tests(path, hub.address):
+                problem = run_test(binary, files, commands)
+                if problem is None:
+                    passed += 1
+                else:
+                    failed += 1
+                    print("FAILED %s: %s\n  %s" % (os.path.basename(path), title, problem))
     print("%d passed, %d failed" % (passed, failed))
     return 1 if failed or not passed else 0
 
