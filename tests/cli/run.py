@@ -4,17 +4,17 @@
 A .test file is plain text. A paragraph is one test:
 
     # what the test says about the world, and where its numbers come from
-    $ NO_COLOR=1 kvatlas plan models/phi4-mini-flash --context 128k    the command; also: cat FILE
+    $ NO_COLOR=1 kvatlas plan models/phi4-mini-flash --context 128k    the command; also cat and sed
     ? 2                        its exit status; 0 when not written
     > a line of standard output, as it stands
     >~ a line as a regular expression
     >...                       any lines, also none
     ! !~ !...                  the same for standard error
     = bytes.need 693811200     standard output is JSON, and this is in it (a path, then JSON); a list has .N and .length
-    =keys plan                 it is JSON with every key that docs promise for show, plan or plans
+    =keys plan                 it is JSON with every key that docs promise for show, plan, plans or verify
 
 Standard output with neither > nor = must be empty, and so must standard error without !. Commands of a paragraph run
-one after another in one temporary directory, where models/ holds the configs of tests/cli/models.
+one after another in one temporary directory, where models/ holds the configs of tests/cli/models and data/ is tests/data.
 """
 import json
 import os
@@ -40,6 +40,11 @@ KEYS = {
              "layers": ["index", "need", "allocated", "overpay", "reads_layer"],
              "pools": ["name", "layers", "block_tokens", "page_bytes", "blocks", "bytes"],
              "capacity": ["kv_budget_bytes", "tokens", "sequences_at_context", "max_context"]},
+    "verify": {"": ["schema", "device", "cases"],
+               "cases": ["model", "policy", "context", "sequences", "kv_dtype", "predicted", "measured",
+                         "live_cache_bytes", "difference_bytes", "verdict"],
+               "cases.predicted": ["weights", "cache", "activations", "process"],
+               "cases.measured": ["weights", "cache", "activations", "process"]},
 }
 
 
@@ -118,8 +123,8 @@ class Command:
         while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
             name, _, value = words.pop(0).partition("=")
             environment[name] = value
-        if not words or words[0] not in ("kvatlas", "cat"):
-            return "a command is kvatlas or cat"
+        if not words or words[0] not in ("kvatlas", "cat", "sed"):
+            return "a command is kvatlas, cat or sed"
         if words[0] == "kvatlas":
             words[0] = binary
         done = subprocess.run(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
@@ -180,6 +185,7 @@ def read_tests(path):
 def run_test(binary, commands):
     with tempfile.TemporaryDirectory() as folder:
         os.symlink(os.path.join(HERE, "models"), os.path.join(folder, "models"))
+        os.symlink(os.path.join(os.path.dirname(HERE), "data"), os.path.join(folder, "data"))
         for command in commands:
             problem = command.run(binary, folder)
             if problem:
