@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -142,7 +143,7 @@ END_TEST
 static const char *temporary(char *name, const char *ending, const char *text)
 {
     struct kva_error error = {0};
-    snprintf(name, 64, "/tmp/kvatlas-test-%d%s", rand(), ending);
+    snprintf(name, 64, "/tmp/kvatlas-test-%ld-%d%s", (long)getpid(), rand(), ending);
     ck_assert_msg(kva_file_write(name, text, strlen(text), &error) == KVA_OK, "%s", error.text);
     return name;
 }
