@@ -10,6 +10,12 @@ say() {
     printf '\n$ kvatlas %s\n\n' "$*"
     "$kvatlas" "$@"
 }
-say show microsoft/Phi-4-mini-flash-reasoning
+# without a GPU the real geometry at reduced depth
+depth="--depth 2"
+[ -e /dev/nvidia0 ] && depth=""
+say show microsoft/Phi-4-mini-instruct
 say plan microsoft/Phi-4-mini-flash-reasoning --context 128k --engine exact,full
+# the depth is words on purpose
+# shellcheck disable=SC2086
+say run microsoft/Phi-4-mini-instruct $depth --context 4k --prompt-length 128 --decode 8
 say verify data/suites/quick.yaml

@@ -165,6 +165,8 @@ static enum kva_status rotate(const struct block *block, const struct qkv *qkv)
                                  .head_dim = head_dim,
                                  .rotary_dim = local ? session->shape.rope_local_dim : session->shape.rope_main_dim,
                                  .scale = local ? session->shape.rope_local_scale : session->shape.rope_main_scale};
+    if (rope.rotary_dim == 0 && data(block, KVA_ROLE_Q_NORM) == NULL)
+        return KVA_OK;
     kva_stage_begin(session, KVA_STAGE_ROPE);
     for (int key = 0; key < (qkv->own ? 2 : 1); key++) {
         head_norm.x = rope.x = at(block, session->buffers.mixer_in, key == 1 ? qkv->q_width : 0);

@@ -213,6 +213,41 @@ static enum kva_status load_one(const struct loader *loader, struct kva_weights 
     return status;
 }
 
+static bool is_listed(const struct kva_model *model, const char *name)
+{
+    for (size_t i = 0; i < model->n_tensors; i++)
+        if (strcmp(model->tensors[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+// A tensor of a layer that runs, which the architecture does not know, would make another model than the one that is
+// computed: a bias that is left out changes every logit. (inv_freq is a table that old checkpoints store beside.)
+static enum kva_status refuse_strangers(const struct loader *loader)
+{
+    const struct kva_model *model = loader->model;
+    char prefix[256], number[24];
+    size_t first = 0;
+    while (first < model->n_tensors && model->tensors[first].layer < 0)
+        first++;
+    if (first == model->n_tensors)
+        return KVA_OK;
+    snprintf(number, sizeof number, ".%" PRId32 ".", model->tensors[first].layer);
+    const char *at = strstr(model->tensors[first].name, number);
+    const int length = at != NULL ? (int)(at - model->tensors[first].name) + 1 : 0;
+    snprintf(prefix, sizeof prefix, "%.*s", length, model->tensors[first].name);
+    for (size_t i = 0; length > 0 && i < kva_safetensors_count(loader->checkpoint); i++) {
+        const struct kva_st_tensor *tensor = kva_safetensors_at(loader->checkpoint, i);
+        if (strncmp(tensor->name, prefix, (size_t)length) != 0 || strstr(tensor->name, "rotary_emb.inv_freq") != NULL ||
+            strtoull(tensor->name + length, NULL, 10) >= model->n_layers || is_listed(model, tensor->name))
+            continue;
+        return kva_fail(loader->error, KVA_BAD_INPUT, tensor->file, tensor->name,
+                        "is in the checkpoint, but a %s decoder as %s describes it has no such tensor",
+                        model->arch->model_type, model->source);
+    }
+    return KVA_OK;
+}
+
 enum kva_status kva_weights_load(const struct kva_model *model, const struct kva_run_options *options,
                                  struct kva_ledger *ledger, struct kva_weights *weights, struct kva_error *error)
 {
@@ -233,6 +268,8 @@ enum kva_status kva_weights_load(const struct kva_model *model, const struct kva
     }
     if (strcmp(options->weights, "random") != 0) {
         status = kva_safetensors_open(options->weights, false, &loader.checkpoint, error);
+        if (status == KVA_OK)
+            status = refuse_strangers(&loader);
         if (status != KVA_OK)
             goto out;
     }

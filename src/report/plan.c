@@ -141,7 +141,10 @@ static void layers(struct kva_page *page, const struct kva_plan *plan)
         kva_table_bytes(&table, layer->allocated);
         kva_table_bytes(&table, kva_layer_overpay(layer));
         kva_table_bytes(&table, layer->sharing_saved);
-        kva_table_cell(&table, layer->reads_layer >= 0 ? "layer %d" : "", layer->reads_layer);
+        if (layer->reads_layer >= 0)
+            kva_table_cell(&table, "layer %d", layer->reads_layer);
+        else
+            kva_table_cell(&table, "%s", "");
     }
     kva_page_section(page, &table, "Layers under %s, all sequences", plan->deployment.engine);
 }

@@ -92,7 +92,10 @@ static void group_rows(struct kva_page *page, struct kva_table *table, const str
         table->failed = table->failed || keeps == NULL || ranges == NULL;
         if (table->failed)
             return;
-        kva_table_cell(table, c == 0 ? "%zu" : "", group->n_layers);
+        if (c == 0)
+            kva_table_cell(table, "%zu", group->n_layers);
+        else
+            kva_table_cell(table, "%s", "");
         kva_table_cell(table, "%s", c == 0 ? layer->kind : "");
         kva_table_cell(table, "%s", keeps);
         cache_sizes(table, model, cache);

@@ -7,7 +7,7 @@ A .test file is plain text. A paragraph is one test:
     + hub/refs/main 0123\\n    before the commands: a file and what is in it (with \\n, \\x00, {9*x} for xxxxxxxxx), a copy
     + copy.json = models/...   of another file, a symbolic link
     + link -> target
-    $ NO_COLOR=1 kvatlas plan models/phi4-mini-flash --context 128k    the command; also: cat FILE
+    $ NO_COLOR=1 kvatlas plan models/phi4-mini-flash --context 128k    the command; also cat and sed
     < a line of its standard input; <= FILE takes all of it from a file
     ? 2                        its exit status; 0 when not written
     > a line of standard output, as it stands
@@ -15,12 +15,12 @@ A .test file is plain text. A paragraph is one test:
     >...                       any lines, also none
     ! !~ !...                  the same for standard error
     = bytes.need 693811200     standard output is JSON, and this is in it (a path, then JSON); a list has .N and .length
-    =keys plan                 it is JSON with every key that docs promise for show, plan or plans
+    =keys plan                 it is JSON with every key that docs promise for show, plan, plans or verify
     =line 2                    the checks that follow are of this line of standard output, by itself JSON
 
 Standard output with neither > nor = must be empty, and so must standard error without !. Commands of a paragraph run
 one after another in one temporary directory, which is also HOME and where models/ holds the configs of
-tests/cli/models. {hub} stands for the address of a server that plays the Hugging Face hub: hub.py.
+tests/cli/models and data/ is tests/data. {hub} stands for the address of a server that plays the Hugging Face hub: hub.py.
 """
 import json
 import os
@@ -49,6 +49,11 @@ KEYS = {
              "layers": ["index", "need", "allocated", "overpay", "reads_layer"],
              "pools": ["name", "layers", "block_tokens", "page_bytes", "blocks", "bytes"],
              "capacity": ["kv_budget_bytes", "tokens", "sequences_at_context", "max_context"]},
+    "verify": {"": ["schema", "device", "cases"],
+               "cases": ["model", "policy", "context", "sequences", "kv_dtype", "predicted", "measured",
+                         "live_cache_bytes", "difference_bytes", "verdict"],
+               "cases.predicted": ["weights", "cache", "activations", "process"],
+               "cases.measured": ["weights", "cache", "activations", "process"]},
 }
 
 
@@ -136,8 +141,8 @@ class Command:
         while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
             name, _, value = words.pop(0).partition("=")
             environment[name] = value
-        if not words or words[0] not in ("kvatlas", "cat"):
-            return "a command is kvatlas or cat"
+        if not words or words[0] not in ("kvatlas", "cat", "sed"):
+            return "a command is kvatlas, cat or sed"
         if words[0] == "kvatlas":
             words[0] = binary
         given = self.input
@@ -223,42 +228,3 @@ def make_file(folder, line):
 def run_test(binary, files, commands):
     with tempfile.TemporaryDirectory() as folder:
         os.symlink(os.path.join(HERE, "models"), os.path.join(folder, "models"))
-        for line in files:
-            make_file(folder, line)
-        for command in commands:
-            problem = command.run(binary, folder)
-            if problem:
-                return "line %d: %s" % (command.line, problem)
-    return None
-
-
-def test_files(paths):
-    """the .test files that are named, or that lie below a folder that is named"""
-    for path in paths:
-        if os.path.isdir(path):
-            yield from sorted(os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names
-                              if name.endswith(".test"))
-        else:
-            yield path
-
-
-def main(binary, *paths):
-    binary = os.path.abspath(binary)
-    passed = failed = 0
-    with Hub() as hub:
-        for path in test_files(paths or [HERE]):
-            for title, files, commands in read_tests(path, hub.address):
-                problem = run_test(binary, files, commands)
-                if problem is None:
-                    passed += 1
-                else:
-                    failed += 1
-                    print("FAILED %s: %s\n  %s" % (os.path.basename(path), title, problem))
-    print("%d passed, %d failed" % (passed, failed))
-    return 1 if failed or not passed else 0
-
-
-if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    sys.exit(main(*sys.argv[1:]))

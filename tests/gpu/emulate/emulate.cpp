@@ -75,6 +75,15 @@ struct warp {
 };
 
 static std::vector<thread> threads;
+
+// the stacks are kept for the next launch, and released when the module is
+static struct stacks {
+    ~stacks()
+    {
+        for (thread &t : threads)
+            free(t.stack);
+    }
+} stacks;
 static std::vector<warp> warps;
 static struct barrier block_barrier;
 static unsigned n_threads, alive;
