@@ -203,8 +203,12 @@ struct kva_arch {
     unsigned n_text_aliases;
     char *text_flat;        // where the nested key is absent and this one is present, the config is flat
     char *text_model_type;  // the nested model_type when the nested config has none; NULL: it must have one
+    // JSON objects, where the wrapper's class has defaults of its own for the nested config: `text_absent` stands for
+    // one that is absent, the keys of `text_under` for those that a given one lacks
+    char *text_absent, *text_under;
     struct kva_arch_remap *text_remap;
     unsigned n_text_remap;
+    char *refused;        // why a config of this type is not planned, where its caches are not described yet
     char *tensor_prefix;  // what a wrapper's checkpoint writes before each text tensor's name
     struct kva_arch_key *keys;
     unsigned n_keys;

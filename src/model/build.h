@@ -28,7 +28,7 @@ struct kva_build {
     json_t *root;                           // the config
     struct kva_gguf *gguf;                  // the header that the config was made from; NULL: none
     json_t *text;                           // the object of the text decoder: root, or nested in it (borrowed)
-    json_t *empty;                          // what `text` is where the nested config is absent
+    json_t *made;                           // array: nested configs that the file does not have as such
     const char *text_key;                   // "text_config", or NULL when text is root
     const struct kva_arch *wrapper, *arch;  // wrapper NULL when text is root
     const char *tensor_prefix;              // of the wrappers; ""

@@ -196,6 +196,24 @@ static const char *nested_type(const struct kva_arch *wrapper, const json_t *nes
     return model_type;
 }
 
+// The nested config where the file has none, or where the wrapper's class puts defaults of its own under it. Without
+// such defaults the class takes its text class's, which an empty object stands for.
+static enum kva_status make_nested(struct kva_build *build, const struct kva_arch *wrapper, json_t **nested)
+{
+    const char *defaults = *nested == NULL && wrapper->text_absent != NULL ? wrapper->text_absent : wrapper->text_under;
+    json_error_t where;
+    json_t *made = json_loads(defaults != NULL ? defaults : "{}", 0, &where);
+    if (made == NULL)
+        return kva_fail(build->error, KVA_BAD_INPUT, wrapper->model_type,
+                        *nested == NULL ? "text_absent" : "text_under", "is not a JSON object: %s", where.text);
+    if (build->made == NULL)
+        build->made = json_array();
+    if (json_array_append_new(build->made, made) != 0 || (*nested != NULL && json_object_update(made, *nested) != 0))
+        return kva_build_memory(build);
+    *nested = made;
+    return KVA_OK;
+}
+
 // From a wrapper's config to the config that is nested in it.
 static enum kva_status descend(struct kva_build *build)
 {
@@ -214,13 +232,12 @@ static enum kva_status descend(struct kva_build *build)
     bool flat = false;
     if (nested == NULL || json_is_null(nested)) {
         flat = wrapper->text_flat != NULL && json_object_get(build->text, wrapper->text_flat) != NULL;
-        if (!flat) {  // the class then takes its text class's defaults: an empty object means the same
-            if (build->empty == NULL)
-                build->empty = json_object();
-            nested = build->empty;
-            if (nested == NULL)
-                return kva_build_memory(build);
-        }
+        nested = NULL;
+    }
+    if (!flat && (nested == NULL || wrapper->text_under != NULL)) {
+        const enum kva_status status = make_nested(build, wrapper, &nested);
+        if (status != KVA_OK)
+            return status;
     }
     const char *model_type = flat ? wrapper->text_model_type : nested_type(wrapper, nested);
     if (model_type == NULL || model_type[0] == '\0')
@@ -282,6 +299,10 @@ enum kva_status kva_config_architecture(struct kva_build *build)
                      : kva_build_fail(build, "model_type", "is in more than %d wrappers, one in another", MAX_NESTED);
     if (status != KVA_OK)
         return status;
+    if (build->arch->refused != NULL || (build->wrapper != NULL && build->wrapper->refused != NULL))
+        return kva_fail(build->error, KVA_REFUSED, build->file, "model_type", "\"%.80s\" is known, but not planned: %s",
+                        model->model_type,
+                        build->arch->refused != NULL ? build->arch->refused : build->wrapper->refused);
     model->arch = build->arch;
     model->family = build->arch->family;
     if (model->model_type[0] == '\0')

@@ -135,7 +135,7 @@ static enum kva_status build_model(struct kva_atlas *atlas, const char *id, json
 out:
     json_decref(build.root);
     json_decref(build.defaults);
-    json_decref(build.empty);
+    json_decref(build.made);
     for (size_t i = 0; i < build.n_assumed; i++)
         json_decref(build.assumed[i].value);
     if (status == KVA_OK)

@@ -115,6 +115,22 @@ LEAST_OF = {
 }
 
 
+# What these wrappers' classes put under a given text_config, from Transformers 5.17: _default_text_config_kwargs of
+# models/{voxtral,glmasr,voxtral_realtime}/configuration_*.py.
+TEXT_UNDER = {
+    "voxtral": {"hidden_size": 3072, "num_hidden_layers": 30, "num_key_value_heads": 8, "head_dim": 128},
+    "glmasr": {"hidden_size": 2048, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 4},
+    "voxtral_realtime": {"hidden_size": 3072, "num_hidden_layers": 26, "num_attention_heads": 32, "num_key_value_heads": 8,
+                         "head_dim": 128, "sliding_window": 8192, "max_position_embeddings": 131072},
+}
+# What these wrappers' classes make of an absent text_config, from the same place (layers, KV heads, head_dim).
+TEXT_ABSENT = {"fast_vlm": (28, 4, 128), "got_ocr2": (24, 16, 64), "lighton_ocr": (28, 8, 128), "mistral3": (40, 8, 128),
+               "paligemma": (18, 1, 256), "pp_chart2table": (24, 16, 64), "qwen3_asr": (28, 8, 128), "pi0": (18, 1, 256),
+               "granite4_vision": (32, 32, 128)}
+# Known, and refused: blt's local encoder and global transformer keep caches that are not described yet.
+REFUSED = ["blt"]
+
+
 def types(h):
     """5. All model types are known: their name alone (or, where the facts give no defaults, with a few sizes) is read; a
     wrapper caches what its text model caches; types whose caches are out of scope are refused. Uniform types besides have
@@ -133,11 +149,23 @@ def types(h):
                 code, _, _ = h.run(["show", h.write(config), "--format", "json"])
                 h.show(dict(LEAST, **dict(LEAST_OF.get(model_type, {}), **config)) if code == 2 else config)
                 return
+            if model_type in REFUSED:
+                code, _, _ = h.run(["show", h.write(config), "--format", "json"])
+                if code != 3:
+                    raise Failed("expected exit 3, got %d" % code)
+                return
             for key, inner in how.items():
                 config[key] = {"model_type": inner}
-                text, whole = h.show({"model_type": inner}), h.show(config)
+                text, whole = h.show(dict(TEXT_UNDER.get(model_type, {}), model_type=inner)), h.show(config)
                 expect("caches of %s in %s" % (inner, key), [x["caches"] for x in text["layers"]], [x["caches"] for x in whole["layers"]])
         h.case("type %s: known" % model_type, known)
+    for model_type, (layers, kv_heads, head_dim) in TEXT_ABSENT.items():
+        def absent(model_type=model_type, layers=layers, kv_heads=kv_heads, head_dim=head_dim):
+            shown = h.show({"model_type": model_type})["layers"]
+            expect("layers", layers, len(shown))
+            cache = shown[0]["caches"][0]
+            expect("KV heads and widths", (kv_heads, head_dim, head_dim), (cache["kv_heads"], cache["k_dim"], cache["v_dim"]))
+        h.case("type %s: without a text_config" % model_type, absent)
     for model_type, want in defaults.items():
         def sizes(model_type=model_type, want=want):
             want = dict(want)
