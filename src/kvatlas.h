@@ -501,6 +501,8 @@ struct kva_numbers {
 enum kva_check { KVA_NOT_CHECKED, KVA_HOLDS, KVA_FAILS };
 
 struct kva_result {
+    enum kva_status status;  // KVA_OK: it ran; else `error` says why not, and nothing below `spec` is filled in
+    struct kva_error error;
     struct kva_case spec;            // resolved; its strings are the caller's or the model's
     struct kva_model *model;         // owned
     struct kva_plan *plan;           // owned
@@ -533,10 +535,15 @@ enum kva_status kva_case_run(struct kva_atlas *atlas, const struct kva_case *spe
                              struct kva_error *error);
 void kva_result_free(struct kva_result *result);
 
-// Compares what two policies gave for the same tokens (level 4) and marks both. Both need kept logits.
+// Compares what two policies gave for the same tokens and marks both. Both need kept logits.
 void kva_result_compare_lossless(struct kva_result *a, struct kva_result *b);
 // Sets asked, given, matches and explanation from the plan, the footprint and the ledger in *result.
 void kva_result_judge(struct kva_result *result);
+
+// The policies of a saved plan (or of several in one file), and the context they are for. engines: [*n] of at most
+// `room`, 32 bytes each.
+enum kva_status kva_plan_file_read(const char *path, char engines[][32], size_t room, size_t *n, uint64_t *context,
+                                   uint64_t *sequences, struct kva_error *error);
 
 // Token ids: a text file of numbers (spaces or commas between, one sequence a line), or `input_ids` of a safetensors
 // file ([sequences, tokens], int32 or int64). lengths and tokens: free() both.

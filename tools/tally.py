@@ -25,8 +25,8 @@ def count(name, logs):
             for good, bad in PLAIN.findall(output):
                 passed += int(good)
                 failed += int(bad)
-            if passed + failed == 0 and test["result"] == "OK":
-                passed = 1
+            if passed + failed == 0:  # a test program that counts nothing has tested nothing
+                failed = 1
             if failed == 0 and test["result"] != "OK":  # it crashed, timed out or leaked
                 failed = 1
             programs += 1

@@ -36,9 +36,15 @@ enum kva_status kva_file_read(const char *path, size_t limit, char **bytes, size
 {
     if (kva_is_directory(path))
         return kva_fail(error, KVA_BAD_INPUT, path, NULL, "is a directory, a file was expected");
-    FILE *file = fopen(path, "rb");
-    if (file == NULL)
+    // opened without waiting for a writer that may never come; a pipe that has one is then read as usual
+    const int handle = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (handle < 0)
         return fail_errno(error, path, "open");
+    FILE *file = fcntl(handle, F_SETFL, 0) == 0 ? fdopen(handle, "rb") : NULL;
+    if (file == NULL) {
+        close(handle);
+        return fail_errno(error, path, "open");
+    }
     enum kva_status status = KVA_OK;
     size_t used = 0, capacity = 1 << 16;
     char *buffer = malloc(capacity + 1);
@@ -79,30 +85,48 @@ out:
     return KVA_OK;
 }
 
-enum kva_status kva_file_write(const char *path, const void *bytes, size_t length, struct kva_error *error)
+static enum kva_status write_all(int handle, const char *path, const void *bytes, size_t length,
+                                 struct kva_error *error)
 {
-    size_t size = strlen(path) + sizeof ".XXXXXX";
+    for (size_t done = 0; done < length;) {
+        const ssize_t wrote = write(handle, (const char *)bytes + done, length - done);
+        if (wrote > 0)
+            done += (size_t)wrote;
+        else if (wrote < 0 && errno != EINTR)
+            return fail_errno(error, path, "write");
+    }
+    return KVA_OK;
+}
+
+// A device, a pipe: it is written to, never replaced.
+static enum kva_status write_through(const char *path, const void *bytes, size_t length, struct kva_error *error)
+{
+    const int handle = open(path, O_WRONLY | O_CLOEXEC);
+    if (handle < 0)
+        return fail_errno(error, path, "open");
+    enum kva_status status = write_all(handle, path, bytes, length, error);
+    if (close(handle) != 0 && status == KVA_OK)
+        status = fail_errno(error, path, "write");
+    return status;
+}
+
+// A regular file, or none yet: written beside and renamed into place, with the mode that it had.
+static enum kva_status write_renamed(const char *path, mode_t mode, const void *bytes, size_t length,
+                                     struct kva_error *error)
+{
+    const size_t size = strlen(path) + sizeof ".XXXXXX";
     char *temporary = malloc(size);
     if (temporary == NULL)
         return kva_fail_memory(error, size);
     snprintf(temporary, size, "%s.XXXXXX", path);
-    enum kva_status status = KVA_OK;
-    int handle = mkstemp(temporary);
+    const int handle = mkstemp(temporary);
     if (handle < 0) {
-        status = fail_errno(error, path, "create");
+        const enum kva_status status = fail_errno(error, path, "create");
         free(temporary);
         return status;
     }
-    for (size_t done = 0; done < length && status == KVA_OK;) {
-        ssize_t wrote = write(handle, (const char *)bytes + done, length - done);
-        if (wrote > 0)
-            done += (size_t)wrote;
-        else if (wrote < 0 && errno != EINTR)
-            status = fail_errno(error, path, "write");
-    }
-    mode_t mask = umask(0);
-    umask(mask);
-    if (status == KVA_OK && fchmod(handle, 0666 & ~mask) != 0)
+    enum kva_status status = write_all(handle, path, bytes, length, error);
+    if (status == KVA_OK && fchmod(handle, mode) != 0)
         status = fail_errno(error, path, "set the mode of");
     if (close(handle) != 0 && status == KVA_OK)
         status = fail_errno(error, path, "write");
@@ -114,10 +138,27 @@ enum kva_status kva_file_write(const char *path, const void *bytes, size_t lengt
     return status;
 }
 
+enum kva_status kva_file_write(const char *path, const void *bytes, size_t length, struct kva_error *error)
+{
+    struct stat info;
+    const bool there = stat(path, &info) == 0;
+    if (there && S_ISDIR(info.st_mode))
+        return kva_fail(error, KVA_BAD_INPUT, path, NULL, "is a directory, a file was expected");
+    if (there && !S_ISREG(info.st_mode))
+        return write_through(path, bytes, length, error);
+    const mode_t mask = umask(0);
+    umask(mask);
+    char *target = there ? realpath(path, NULL) : NULL;  // what a link points to is written, not the link
+    const enum kva_status status = write_renamed(target != NULL ? target : path,
+                                                 there ? info.st_mode & 07777 : 0666 & ~mask, bytes, length, error);
+    free(target);
+    return status;
+}
+
 enum kva_status kva_file_map(const char *path, struct kva_mapping *mapping, struct kva_error *error)
 {
     *mapping = (struct kva_mapping){0};
-    int handle = open(path, O_RDONLY | O_CLOEXEC);
+    int handle = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);  // a pipe is refused below, not waited for
     if (handle < 0)
         return fail_errno(error, path, "open");
     enum kva_status status = KVA_OK;

@@ -1,14 +1,28 @@
+#define _GNU_SOURCE  // dladdr
 #include "base/module.h"
 
 #include <dlfcn.h>
 #include <libgen.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
+
+// Below the folder of the library that this code is in: a program elsewhere may be linked with an installed one.
+static bool find_beside_library(const char *name, char *path, size_t size)
+{
+    Dl_info info;
+    char library[PATH_MAX];
+    if (dladdr((const void *)(uintptr_t)&kva_module_open, &info) == 0 || info.dli_fname == NULL ||
+        realpath(info.dli_fname, library) == NULL)
+        return false;
+    snprintf(path, size, "%s/kvatlas/kvatlas-%s.so", dirname(library), name);
+    return kva_is_file(path);
+}
 
 // Writes the first place where the module is; false: nowhere.
 static bool find(const char *name, const char *build_folder, char *path, size_t size)
@@ -40,6 +54,8 @@ static bool find(const char *name, const char *build_folder, char *path, size_t 
                 return true;
         }
     }
+    if (find_beside_library(name, path, size))
+        return true;
     snprintf(path, size, "%s/kvatlas-%s.so", KVA_MODULE_DIR, name);
     return kva_is_file(path);
 }

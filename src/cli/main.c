@@ -109,6 +109,8 @@ int main(int argc, char **argv)
         return kva_cli_fail(&error);
     if (options.data == NULL)
         options.data = getenv("KVATLAS_DATA");
+    if (options.data != NULL && options.data[0] == '\0')
+        options.data = NULL;
     int exit_status = command->function(&options);
     kva_options_free(&options);
     return exit_status;

@@ -22,11 +22,13 @@ struct flag {
 
 #define FIELD(name) offsetof(struct kva_options, name)
 static const struct flag FLAGS[KVA_N_FLAGS] = {
-    [KVA_FLAG_CONTEXT] = {{"--context", "-c", "--max-model-len", "--ctx-size"},
-                          COUNT,
-                          FIELD(context),
-                          "N",
-                          "tokens of each sequence (32k is 32768); without it the model's limit"},
+    [KVA_FLAG_CONTEXT] =
+        {{"--context", "-c", "--max-model-len", "--ctx-size"},
+         COUNT,
+         FIELD(context),
+         "N",
+         "tokens of each sequence (32k is 32768); without it the model's limit, for run and verify what the prompt and "
+         "--decode take"},
     [KVA_FLAG_SEQUENCES] = {{"--sequences", "--parallel", "--max-num-seqs"},
                             COUNT,
                             FIELD(sequences),
@@ -36,7 +38,7 @@ static const struct flag FLAGS[KVA_N_FLAGS] = {
                          ENGINES,
                          FIELD(engines),
                          "NAME",
-                         "exact or full; more than one to compare (exact,full)"},
+                         "exact or full; plan and verify take several (exact,full)"},
     [KVA_FLAG_KV_DTYPE] = {{"--kv-dtype", "--kv-cache-dtype", "--cache-dtype"},
                            DTYPE,
                            FIELD(kv_dtype),

@@ -14,6 +14,7 @@ struct cases {
     size_t n;
     struct kva_suite *suites;  // [n_arguments], what the cases' strings live in
     size_t n_suites;
+    char pinned[KVA_MAX_ENGINES][32];  // policies of a saved plan
 };
 
 static enum kva_status append(struct cases *cases, const struct kva_case *more, size_t n, struct kva_error *error)
@@ -33,15 +34,26 @@ static bool is_suite(const char *argument)
     return ending != NULL && (strcmp(ending, ".yaml") == 0 || strcmp(ending, ".yml") == 0);
 }
 
-// A model on the command line runs under each policy that was named, exact and full when none was.
+// A model on the command line runs under each policy that was named, under those of the saved plan that it is held
+// against, or under exact and full.
 static enum kva_status add_model(const struct kva_options *options, const char *model, struct cases *cases,
                                  struct kva_error *error)
 {
     static const char *const BOTH[] = {"exact", "full"};
-    const bool pinned = options->n_engines > 0;
-    for (size_t i = 0; i < (pinned ? options->n_engines : 2); i++) {
+    size_t n = options->n_engines > 0 ? options->n_engines : 2, n_pinned = 0;
+    uint64_t context = 0, sequences = 0;
+    if (options->plan != NULL) {
+        const enum kva_status status =
+            kva_plan_file_read(options->plan, cases->pinned, KVA_MAX_ENGINES, &n_pinned, &context, &sequences, error);
+        if (status != KVA_OK)
+            return status;
+        n = options->n_engines > 0 ? n : n_pinned;
+    }
+    for (size_t i = 0; i < n; i++) {
         struct kva_case spec = kva_cli_case(options, model);
-        spec.policy = pinned ? options->engines[i] : BOTH[i];
+        spec.policy = options->n_engines > 0 ? options->engines[i] : n_pinned > 0 ? cases->pinned[i] : BOTH[i];
+        spec.context = spec.context > 0 ? spec.context : context;
+        spec.sequences = spec.sequences > 0 ? spec.sequences : sequences;
         spec.keep_logits = true;
         const enum kva_status status = append(cases, &spec, 1, error);
         if (status != KVA_OK)
@@ -93,22 +105,29 @@ static bool same_but_policy(const struct kva_result *a, const struct kva_result 
            a->spec.no_prune == b->spec.no_prune && a->spec.reference_form == b->spec.reference_form;
 }
 
+// Runs every case. Returns the worst status of those that could not run; each has then been reported.
 static enum kva_status run_all(struct kva_atlas *atlas, const struct cases *cases, struct kva_result *results,
                                size_t *n, struct kva_error *error)
 {
+    enum kva_status worst = KVA_OK;
     for (*n = 0; *n < cases->n;) {
         if (isatty(STDERR_FILENO))
             fprintf(stderr, "\r\033[Kcase %zu of %zu: %s\n", *n + 1, cases->n, cases->cases[*n].model);
-        const enum kva_status status = kva_case_run(atlas, &cases->cases[*n], &results[*n], error);
+        struct kva_result *last = &results[*n];
+        const enum kva_status status = kva_case_run(atlas, &cases->cases[(*n)++], last, error);
         kva_cli_progress_end();
-        if (status != KVA_OK)
-            return status;
-        struct kva_result *last = &results[(*n)++];
+        // one case that cannot run does not take the others' results away
+        if (status != KVA_OK) {
+            kva_cli_fail(error);
+            worst = status > worst ? status : worst;
+            continue;
+        }
         for (size_t i = 0; i + 1 < *n; i++)
-            if (results[i].lossless == KVA_NOT_CHECKED && same_but_policy(&results[i], last))
+            if (results[i].status == KVA_OK && results[i].lossless == KVA_NOT_CHECKED &&
+                same_but_policy(&results[i], last))
                 kva_result_compare_lossless(&results[i], last);
     }
-    return KVA_OK;
+    return worst;
 }
 
 static enum kva_status write_files(const struct kva_options *options, const struct kva_result *results, size_t n,
@@ -148,8 +167,9 @@ int kva_cli_verify(struct kva_options *options)
         status = kva_atlas_open(options->data, &atlas, &error);
     if (status == KVA_OK && (results = calloc(cases.n + 1, sizeof *results)) == NULL)
         status = kva_fail_memory(&error, cases.n * sizeof *results);
+    enum kva_status unable = KVA_OK;
     if (status == KVA_OK)
-        status = run_all(atlas, &cases, results, &n, &error);
+        unable = run_all(atlas, &cases, results, &n, &error);
     if (status == KVA_OK)
         status = kva_report_verify(results, n, &style, &text, &error);
     if (status == KVA_OK)
@@ -157,11 +177,13 @@ int kva_cli_verify(struct kva_options *options)
     if (status == KVA_OK)
         status = write_files(options, results, n, &error);
     for (size_t i = 0; i < n; i++) {
-        matches &= results[i].matches;
+        matches &= results[i].matches || results[i].status != KVA_OK;
         kva_result_free(&results[i]);
     }
     if (status != KVA_OK)
         kva_cli_fail(&error);
+    else if (unable != KVA_OK)
+        status = unable;
     else if (!matches)
         status = KVA_MISMATCH;
     kva_text_free(&text);

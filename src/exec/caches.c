@@ -36,7 +36,7 @@ static bool attention_widths(const struct kva_weights *weights, size_t layer, ui
 static enum kva_status size_attention(const struct sizing *sizing, size_t index, struct kva_layer_cache *cache,
                                       uint64_t *bytes, struct kva_error *error)
 {
-    const struct kva_cache *declared = &sizing->model->layers[index].caches[0];
+    const struct kva_cache *declared = &sizing->model->layers[index].caches[0];  // full or sliding: kva_shape_read
     cache->reads_layer = declared->reads_layer;
     if (cache->reads_layer >= 0 && sizing->exact)
         return KVA_OK;

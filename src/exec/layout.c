@@ -49,7 +49,7 @@ static bool lookup(void *user, const char *name, size_t length, int64_t *value)
     return true;
 }
 
-// A layer number by the recipe's formula; -1 when the recipe has none.
+// A number by the recipe's formula; -1 when the recipe has none.
 static enum kva_status layer_number(const struct kva_session *session, const char *formula, int64_t *layer,
                                     struct kva_error *error)
 {
@@ -104,6 +104,11 @@ static enum kva_status read_layer(struct kva_session *session, size_t i, struct 
         shape->q_width = kva_max(shape->q_width, o->dims[1]);
         if (in == 0 || o->dims[1] != shape->heads * shape->head_dim)
             return fail_recipe(session, "tensors", "the projections do not fit heads x head_dim", error);
+        const struct kva_layer *layer = &session->model->layers[i];
+        const enum kva_cache_kind kind = layer->n_caches == 1 ? layer->caches[0].kind : KVA_CACHE_NONE;
+        if (kind != KVA_CACHE_FULL && kind != KVA_CACHE_SLIDING)
+            return fail_recipe(session, "kinds", "an attention layer has another cache than a full or sliding one",
+                               error);
         break;
     }
     case KVA_MIXER_MAMBA1: {
@@ -119,6 +124,10 @@ static enum kva_status read_layer(struct kva_session *session, size_t i, struct 
     }
     case KVA_MIXER_GMU:
         in = out = rows_of(kva_layer_weight(weights, i, KVA_ROLE_GMU_IN));
+        if (in == 0 || shape->memory_layer < 0 || (uint64_t)shape->memory_layer >= i || in != shape->d_inner ||
+            session->model->layers[shape->memory_layer].mixer != KVA_MIXER_MAMBA1)
+            return fail_recipe(session, "memory_layer",
+                               "is no Mamba layer before the memory units, as wide as they are", error);
         break;
     default:
         return fail_recipe(session, "mixer", "is one that the executor does not have", error);
@@ -167,6 +176,13 @@ enum kva_status kva_shape_read(struct kva_session *session, struct kva_error *er
         status = layer_number(session, decoder->memory_layer, &shape->memory_layer, error);
     if (status == KVA_OK)
         status = layer_number(session, decoder->prune_from, &shape->prune_from, error);
+    int64_t not_run = 0;
+    if (status == KVA_OK && decoder->not_run_when != NULL)
+        status = layer_number(session, decoder->not_run_when, &not_run, error);
+    if (status == KVA_OK && not_run != 0)
+        return fail_recipe(session, decoder->not_run_when,
+                           "holds for this config: the executor does not do that, so it can be planned, not run",
+                           error);
     for (size_t i = 0; i < model->n_layers && status == KVA_OK; i++)
         status = read_layer(session, i, error);
     // the Gemma reference multiplies by sqrt(hidden) rounded to the run's type

@@ -66,7 +66,7 @@ static enum kva_status furnish(struct kva_session *session, struct kva_error *er
             return status;
         kernels->set_workspace(session->device, workspace, kernels->workspace_bytes);
     }
-    status = kva_weights_load(session->model, &session->options, &session->ledger, &session->weights, error);
+    status = kva_weights_place(session->model, &session->options, &session->ledger, &session->weights, error);
     if (status == KVA_OK)
         status = kva_shape_read(session, error);
     if (status == KVA_OK)
@@ -75,6 +75,9 @@ static enum kva_status furnish(struct kva_session *session, struct kva_error *er
                                   &session->caches, error);
     if (status == KVA_OK)
         status = kva_buffers_alloc(session, error);
+    // the long part comes when nothing can run out any more
+    if (status == KVA_OK)
+        status = kva_weights_fill(session->model, &session->options, &session->ledger, &session->weights, error);
     return status;
 }
 

@@ -176,41 +176,41 @@ static enum kva_status fill_random(const struct loader *loader, const struct kva
     return loader->ledger->kernels->fill(loader->ledger->device, &fill, loader->error);
 }
 
-static enum kva_status load_one(const struct loader *loader, struct kva_weights *weights, size_t index,
-                                unsigned char *memory, uint64_t *offset)
+static struct kva_weight *slot(struct kva_weights *weights, const struct kva_tensor *tensor)
+{
+    return tensor->layer < 0 ? &weights->global[tensor->role] : &weights->layers[tensor->layer][tensor->role];
+}
+
+// Where a tensor will lie, and its shape: the checkpoint's own when there is one, since caches are sized by it.
+static enum kva_status place_one(const struct loader *loader, struct kva_weights *weights,
+                                 const struct kva_tensor *tensor, unsigned char *memory)
+{
+    struct kva_weight *weight = slot(weights, tensor);
+    *weight = (struct kva_weight){.data = memory, .dtype = tensor->dtype, .n_dims = tensor->n_dims};
+    memcpy(weight->dims, tensor->dims, sizeof weight->dims);
+    if (loader->checkpoint == NULL)
+        return KVA_OK;
+    const struct kva_st_tensor *found = kva_safetensors_find(loader->checkpoint, tensor->name);
+    if (found == NULL)
+        return kva_fail(loader->error, KVA_BAD_INPUT, loader->options->weights, tensor->name,
+                        "is not in the checkpoint");
+    const enum kva_status status = check_tensor(loader, tensor, found);
+    for (uint32_t d = 0; status == KVA_OK && d < found->n_dims; d++)
+        weight->dims[d] = found->dims[d];
+    return status;
+}
+
+static enum kva_status fill_one(const struct loader *loader, struct kva_weights *weights, size_t index)
 {
     const struct kva_tensor *tensor = &loader->model->tensors[index];
-    struct kva_weight *weight =
-        tensor->layer < 0 ? &weights->global[tensor->role] : &weights->layers[tensor->layer][tensor->role];
+    const struct kva_weight *weight = slot(weights, tensor);
     uint64_t elements = 1;
-    *weight = (struct kva_weight){.data = memory + *offset, .dtype = tensor->dtype, .n_dims = tensor->n_dims};
-    enum kva_status status = KVA_OK;
-    if (loader->checkpoint != NULL) {
-        const struct kva_st_tensor *found = kva_safetensors_find(loader->checkpoint, tensor->name);
-        if (found == NULL)
-            return kva_fail(loader->error, KVA_BAD_INPUT, loader->options->weights, tensor->name,
-                            "is not in the checkpoint");
-        status = check_tensor(loader, tensor, found);
-        if (status != KVA_OK)
-            return status;
-        // the shape that sizes caches is the checkpoint's own
-        for (uint32_t i = 0; i < found->n_dims; i++) {
-            weight->dims[i] = found->dims[i];
-            elements *= found->dims[i];
-        }
-        status = transfer(loader, found, tensor->dtype, weight->data, elements);
-    } else {
-        for (uint32_t i = 0; i < tensor->n_dims; i++) {
-            weight->dims[i] = tensor->dims[i];
-            elements *= tensor->dims[i];
-        }
-        status = fill_random(loader, tensor, index, weight->data, elements);
-    }
-    uint64_t room;
-    if (!kva_round_up(tensor->bytes, ALIGNMENT, &room))
-        return kva_fail(loader->error, KVA_BAD_INPUT, loader->model->source, tensor->name, "is too large");
-    *offset += room;
-    return status;
+    for (uint32_t d = 0; d < weight->n_dims; d++)
+        elements *= weight->dims[d];
+    if (loader->checkpoint == NULL)
+        return fill_random(loader, tensor, index, weight->data, elements);
+    return transfer(loader, kva_safetensors_find(loader->checkpoint, tensor->name), tensor->dtype, weight->data,
+                    elements);
 }
 
 static bool is_listed(const struct kva_model *model, const char *name)
@@ -248,49 +248,63 @@ static enum kva_status refuse_strangers(const struct loader *loader)
     return KVA_OK;
 }
 
-enum kva_status kva_weights_load(const struct kva_model *model, const struct kva_run_options *options,
+enum kva_status kva_weights_place(const struct kva_model *model, const struct kva_run_options *options,
+                                  struct kva_ledger *ledger, struct kva_weights *weights, struct kva_error *error)
+{
+    struct loader loader = {.model = model, .options = options, .ledger = ledger, .error = error};
+    enum kva_status status = KVA_OK;
+    uint64_t total = 0, room;
+    for (size_t i = 0; i < model->n_tensors; i++)
+        if (!kva_round_up(model->tensors[i].bytes, ALIGNMENT, &room) || !kva_add(total, room, &total))
+            return kva_fail(error, KVA_BAD_INPUT, model->source, model->tensors[i].name, "is too large");
+    weights->n_layers = model->n_layers;
+    weights->layers = calloc(model->n_layers, sizeof *weights->layers);
+    if (weights->layers == NULL)
+        return kva_fail_memory(error, model->n_layers * sizeof *weights->layers);
+    if (strcmp(options->weights, "random") != 0) {
+        status = kva_safetensors_open(options->weights, false, &weights->checkpoint, error);
+        loader.checkpoint = weights->checkpoint;
+        if (status == KVA_OK)
+            status = refuse_strangers(&loader);
+    }
+    void *memory = NULL;
+    if (status == KVA_OK)
+        status = kva_ledger_alloc(ledger, -1, KVA_WEIGHTS, total, &memory, error);
+    uint64_t offset = 0;
+    for (size_t i = 0; i < model->n_tensors && status == KVA_OK; i++) {
+        status = place_one(&loader, weights, &model->tensors[i], (unsigned char *)memory + offset);
+        if (kva_round_up(model->tensors[i].bytes, ALIGNMENT, &room))
+            offset += room;
+    }
+    return status;
+}
+
+enum kva_status kva_weights_fill(const struct kva_model *model, const struct kva_run_options *options,
                                  struct kva_ledger *ledger, struct kva_weights *weights, struct kva_error *error)
 {
     struct loader loader = {.model = model, .options = options, .ledger = ledger, .error = error};
     enum kva_status status = KVA_OK;
-    uint64_t total = 0;
-    for (size_t i = 0; i < model->n_tensors; i++) {
-        uint64_t room;
-        if (!kva_round_up(model->tensors[i].bytes, ALIGNMENT, &room) || !kva_add(total, room, &total))
-            return kva_fail(error, KVA_BAD_INPUT, model->source, model->tensors[i].name, "is too large");
-    }
-    weights->n_layers = model->n_layers;
-    weights->layers = calloc(model->n_layers, sizeof *weights->layers);
+    loader.checkpoint = weights->checkpoint;
     loader.staging = malloc(STAGING_BYTES);
-    if (weights->layers == NULL || loader.staging == NULL) {
-        status = kva_fail_memory(error, model->n_layers * sizeof *weights->layers + STAGING_BYTES);
-        goto out;
-    }
-    if (strcmp(options->weights, "random") != 0) {
-        status = kva_safetensors_open(options->weights, false, &loader.checkpoint, error);
-        if (status == KVA_OK)
-            status = refuse_strangers(&loader);
-        if (status != KVA_OK)
-            goto out;
-    }
-    void *memory;
-    status = kva_ledger_alloc(ledger, -1, KVA_WEIGHTS, total, &memory, error);
-    uint64_t offset = 0;
+    if (loader.staging == NULL)
+        return kva_fail_memory(error, STAGING_BYTES);
     for (size_t i = 0; i < model->n_tensors && status == KVA_OK; i++) {
-        status = load_one(&loader, weights, i, memory, &offset);
+        status = fill_one(&loader, weights, i);
         if (options->progress != NULL && status == KVA_OK)
-            options->progress(options->user, "weights", offset, total);
+            options->progress(options->user, "weights", i + 1, model->n_tensors);
     }
     if (status == KVA_OK)
         status = ledger->kernels->sync(ledger->device, error);
-out:
     free(loader.staging);
-    kva_safetensors_close(loader.checkpoint);
+    kva_safetensors_close(weights->checkpoint);
+    weights->checkpoint = NULL;
     return status;
 }
 
 void kva_weights_release(struct kva_weights *weights)
 {
+    kva_safetensors_close(weights->checkpoint);
+    weights->checkpoint = NULL;
     free(weights->layers);
     weights->layers = NULL;
 }

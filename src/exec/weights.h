@@ -16,11 +16,16 @@ struct kva_weights {
     struct kva_weight global[KVA_N_ROLES];
     struct kva_weight (*layers)[KVA_N_ROLES];  // [n_layers]
     size_t n_layers;
+    struct kva_safetensors *checkpoint;  // open between the two steps; NULL: random
 };
 
 // Loads options->weights ("random": seeded values of the config's shapes) into one ledger entry. Errors: KVA_BAD_INPUT
 // with file and tensor (missing, wrong shape, a dtype that cannot be used), KVA_MACHINE.
-enum kva_status kva_weights_load(const struct kva_model *model, const struct kva_run_options *options,
+// In two steps, so that everything is allocated before the work of filling begins: kva_weights_place takes the memory
+// and reads the shapes, kva_weights_fill the values.
+enum kva_status kva_weights_place(const struct kva_model *model, const struct kva_run_options *options,
+                                  struct kva_ledger *ledger, struct kva_weights *weights, struct kva_error *error);
+enum kva_status kva_weights_fill(const struct kva_model *model, const struct kva_run_options *options,
                                  struct kva_ledger *ledger, struct kva_weights *weights, struct kva_error *error);
 void kva_weights_release(struct kva_weights *weights);  // the host's part; the ledger frees the device's
 

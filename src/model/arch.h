@@ -169,6 +169,7 @@ struct kva_arch_decoder {
     bool differential;   // even heads against odd heads
     char *memory_layer;  // formula: the layer whose ungated scan output is the GMUs' memory; NULL: none
     char *prune_from;    // formula: from this layer on, prefill needs only each sequence's last position
+    char *not_run_when;  // formula: where it holds the config asks for what the executor does not do
 };
 
 // rope: which config keys hold rotary parameters, for rope.c.

@@ -196,6 +196,7 @@ static const cyaml_schema_field_t DECODER_FIELDS[] = {
     FLAG_OPTIONAL("differential", struct kva_arch_decoder, differential),
     TEXT_OPTIONAL("memory_layer", struct kva_arch_decoder, memory_layer),
     TEXT_OPTIONAL("prune_from", struct kva_arch_decoder, prune_from),
+    TEXT_OPTIONAL("not_run_when", struct kva_arch_decoder, not_run_when),
     CYAML_FIELD_END,
 };
 

@@ -223,10 +223,10 @@ static enum kva_status read_other(struct kva_build *build, int64_t target, struc
 {
     const struct kva_layer *layers = build->model->layers;
     if (target < 0 || target >= (int64_t)layer->index || layers[target].n_caches == 0 ||
-        layers[target].caches[0].reads_layer >= 0)
+        layers[target].caches[0].reads_layer >= 0 || layers[target].caches[0].kind == KVA_CACHE_STATE)
         return kva_fail(build->error, KVA_BAD_INPUT, build->file, build->arch->model_type,
-                        "layer %u reads layer %lld, which is no earlier layer with a cache of its own", layer->index,
-                        (long long)target);
+                        "layer %u reads layer %lld, which is no earlier layer with keys and values of its own",
+                        layer->index, (long long)target);
     layer->caches[0] = layers[target].caches[0];
     layer->caches[0].reads_layer = (int32_t)target;
     layer->n_caches = 1;

@@ -21,8 +21,22 @@ static void escaped(struct kva_text *out, const char *text)
     }
 }
 
+static void unable(struct kva_text *out, const struct kva_result *result)
+{
+    char line[1024];
+    kva_text_printf(out, "    <testcase classname=\"kvatlas.verify\" name=\"");
+    escaped(out, result->spec.model);
+    kva_text_printf(out, " %s\">\n      <error message=\"", result->spec.policy != NULL ? result->spec.policy : "");
+    escaped(out, kva_error_line(&result->error, line, sizeof line));
+    kva_text_printf(out, "\"/>\n    </testcase>\n");
+}
+
 static void testcase(struct kva_text *out, const struct kva_result *result)
 {
+    if (result->status != KVA_OK) {
+        unable(out, result);
+        return;
+    }
     kva_text_printf(out, "    <testcase classname=\"kvatlas.verify\" name=\"");
     escaped(out, result->model->id);
     kva_text_printf(out, " %s %s %" PRIu64 "x%" PRIu64 " %s\" time=\"%.3f\"", result->spec.policy,
@@ -40,13 +54,15 @@ static void testcase(struct kva_text *out, const struct kva_result *result)
 enum kva_status kva_report_junit(const struct kva_result *results, size_t n, struct kva_text *out,
                                  struct kva_error *error)
 {
-    size_t failures = 0;
-    for (size_t i = 0; i < n; i++)
-        failures += results[i].matches ? 0 : 1;
+    size_t failures = 0, errors = 0;
+    for (size_t i = 0; i < n; i++) {
+        errors += results[i].status != KVA_OK ? 1 : 0;
+        failures += results[i].status == KVA_OK && !results[i].matches ? 1 : 0;
+    }
     kva_text_printf(out,
                     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
-                    "  <testsuite name=\"kvatlas verify\" tests=\"%zu\" failures=\"%zu\" errors=\"0\">\n",
-                    n, failures);
+                    "  <testsuite name=\"kvatlas verify\" tests=\"%zu\" failures=\"%zu\" errors=\"%zu\">\n",
+                    n, failures, errors);
     for (size_t i = 0; i < n; i++)
         testcase(out, &results[i]);
     kva_text_printf(out, "  </testsuite>\n</testsuites>\n");

@@ -216,6 +216,23 @@ static const char *short_check(enum kva_check check)
     return WORDS[check];
 }
 
+static void unable_row(struct kva_table *table, const struct kva_result *result)
+{
+    kva_table_cell(table, "%s", result->spec.model);
+    kva_table_cell(table, "%s", result->spec.policy != NULL ? result->spec.policy : "");
+    for (int column = 2; column < 10; column++)
+        kva_table_cell(table, "-");
+}
+
+// The device of the first case that ran; NULL: none did.
+static const struct kva_device_info *device_of(const struct suite *suite)
+{
+    for (size_t i = 0; i < suite->n; i++)
+        if (suite->results[i].status == KVA_OK)
+            return &suite->results[i].device;
+    return NULL;
+}
+
 static enum kva_status write_suite(struct kva_page *page, const void *subject, struct kva_error *error)
 {
     (void)error;
@@ -223,12 +240,18 @@ static enum kva_status write_suite(struct kva_page *page, const void *subject, s
     struct kva_table table = kva_page_new_table(page);
     static const char *const TITLES[] = {"model",   "policy", "tokens", "cache predicted", "cache measured",
                                          "process", "asked",  "given",  "lossless",        "right"};
-    size_t failed = 0;
+    size_t failed = 0, unable = 0;
+    const struct kva_device_info *device = device_of(suite);
     for (size_t i = 0; i < sizeof TITLES / sizeof *TITLES; i++)
         kva_table_column(&table, TITLES[i], i >= 2 && i <= 5);
     for (size_t i = 0; i < suite->n; i++) {
         const struct kva_result *result = &suite->results[i];
         char tokens[KVA_HUMAN];
+        if (result->status != KVA_OK) {
+            unable_row(&table, result);
+            unable++;
+            continue;
+        }
         kva_table_cell(&table, "%s%s", result->model->id, result->spec.depth > 0 ? " (reduced depth)" : "");
         kva_table_cell(&table, "%s %s%s", result->spec.policy, kva_dtype_name(result->spec.dtype),
                        result->spec.no_prune ? " unpruned" : "");
@@ -246,16 +269,27 @@ static enum kva_status write_suite(struct kva_page *page, const void *subject, s
         kva_table_cell(&table, "%s", short_check(result->right));
         failed += result->matches ? 0 : 1;
     }
-    kva_page_title(page, "Predicted and measured on %s (%s)", suite->n > 0 ? suite->results[0].device.name : "nothing",
-                   suite->n > 0 ? suite->results[0].device.backend : "no case");
-    if (suite->n > 0 && suite->results[0].device.backend[1] == 'p')
+    kva_page_title(page, "Predicted and measured on %s (%s)", device != NULL ? device->name : "nothing",
+                   device != NULL ? device->backend : "no case ran");
+    if (device != NULL && device->backend[1] == 'p')
         kva_page_paragraph(page, "No GPU was used: the CPU backend ran every case.");
     kva_page_table(page, &table);
-    for (size_t i = 0; i < suite->n; i++)
-        if (!suite->results[i].matches)
-            kva_page_paragraph(page, "MISMATCH in case %zu, %s under %s: %s", i + 1, suite->results[i].model->id,
-                               suite->results[i].spec.policy, suite->results[i].explanation);
-    kva_page_paragraph(page, "%zu cases: %zu match, %zu do not.", suite->n, suite->n - failed, failed);
+    for (size_t i = 0; i < suite->n; i++) {
+        const struct kva_result *result = &suite->results[i];
+        char line[1024];
+        if (result->status != KVA_OK)
+            kva_page_paragraph(page, "COULD NOT RUN case %zu, %s: %s", i + 1, result->spec.model,
+                               kva_error_line(&result->error, line, sizeof line));
+        else if (!result->matches)
+            kva_page_paragraph(page, "MISMATCH in case %zu, %s under %s: %s", i + 1, result->model->id,
+                               result->spec.policy, result->explanation);
+    }
+    if (unable > 0)
+        kva_page_paragraph(page, "%zu case%s: %zu match, %zu do not, %zu could not run.", suite->n,
+                           suite->n == 1 ? "" : "s", suite->n - failed - unable, failed, unable);
+    else
+        kva_page_paragraph(page, "%zu case%s: %zu match, %zu do not.", suite->n, suite->n == 1 ? "" : "s",
+                           suite->n - failed, failed);
     return KVA_OK;
 }
 

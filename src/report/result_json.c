@@ -71,8 +71,33 @@ static json_t *timing(const struct kva_result *result)
     return NULL;
 }
 
+// A case that could not run: what was asked for, and why not.
+static json_t *unable(const struct kva_result *result)
+{
+    bool failed = false;
+    char line[1024];
+    json_t *object = json_object();
+    kva_json_set(object, "model", kva_json_text(result->spec.model), &failed);
+    kva_json_set(object, "policy", kva_json_text(result->spec.policy), &failed);
+    kva_json_set(object, "context", kva_json_count(result->spec.context), &failed);
+    kva_json_set(object, "sequences", kva_json_count(result->spec.sequences), &failed);
+    kva_json_set(object, "kv_dtype", kva_json_dtype(result->spec.dtype), &failed);
+    kva_json_set(object, "predicted", json_null(), &failed);
+    kva_json_set(object, "measured", json_null(), &failed);
+    kva_json_set(object, "live_cache_bytes", json_null(), &failed);
+    kva_json_set(object, "difference_bytes", json_null(), &failed);
+    kva_json_set(object, "verdict", json_string("error"), &failed);
+    kva_json_set(object, "explanation", kva_json_text(kva_error_line(&result->error, line, sizeof line)), &failed);
+    if (!failed)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
 static json_t *one(const struct kva_result *result)
 {
+    if (result->status != KVA_OK)
+        return unable(result);
     bool failed = false;
     json_t *object = json_object();
     kva_json_set(object, "model", kva_json_text(result->model->id), &failed);
@@ -180,7 +205,10 @@ enum kva_status kva_verify_json(const struct kva_result *results, size_t n, stru
     for (size_t i = 0; i < n; i++)
         kva_json_append(cases, one(&results[i]), &failed);
     kva_json_set(object, "schema", json_string("kvatlas/verify/1"), &failed);
-    kva_json_set(object, "device", n > 0 ? device(&results[0].device) : json_null(), &failed);
+    size_t ran = 0;
+    while (ran < n && results[ran].status != KVA_OK)
+        ran++;
+    kva_json_set(object, "device", ran < n ? device(&results[ran].device) : json_null(), &failed);
     kva_json_set(object, "cases", cases, &failed);
     if (failed) {
         json_decref(object);

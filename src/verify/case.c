@@ -74,6 +74,8 @@ static enum kva_status resolve(struct kva_result *result, const struct kva_promp
         if (spec->sequences != 1)
             return kva_fail(error, KVA_BAD_INPUT, NULL, "--logits", "takes one sequence, there are %" PRIu64,
                             spec->sequences);
+        if (spec->prefill == 0 && spec->reference != NULL)
+            spec->prefill = kva_reference_prefill(spec->reference, prompt->total);
         if (spec->prefill == 0)
             spec->prefill = kva_max(prompt->total, 2) - 1;
         if (spec->prefill > prompt->total)
@@ -302,6 +304,9 @@ enum kva_status kva_case_run(struct kva_atlas *atlas, const struct kva_case *spe
     kva_prompt_free(&prompt);
     if (status != KVA_OK) {
         kva_result_free(result);
+        *result = (struct kva_result){.status = status, .spec = *spec};
+        if (error != NULL)
+            result->error = *error;
         return status;
     }
     kva_result_judge(result);

@@ -66,3 +66,14 @@ enum kva_status kva_reference_compare(const struct kva_case *spec, struct kva_re
     result->right = result->right_difference <= result->right_tolerance ? KVA_HOLDS : KVA_FAILS;
     return KVA_OK;
 }
+
+uint64_t kva_reference_prefill(const char *path, uint64_t tokens)
+{
+    struct kva_safetensors *file;
+    if (kva_safetensors_open(path, false, &file, NULL) != KVA_OK)
+        return 0;
+    const struct kva_st_tensor *rows = kva_safetensors_find(file, "decode_logits");
+    const uint64_t decoded = rows != NULL && rows->n_dims == 2 ? rows->dims[0] : 0;
+    kva_safetensors_close(file);
+    return decoded > 0 && decoded < tokens ? tokens - decoded : 0;
+}

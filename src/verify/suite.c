@@ -130,6 +130,8 @@ static enum kva_status add(struct builder *builder, const struct kva_case *spec)
 // What one entry says for all of its combinations.
 static enum kva_status common(const struct builder *builder, const struct entry *entry, struct kva_case *spec)
 {
+    if (entry->tolerance < 0 || entry->tolerance > 1)
+        return fail(builder, "tolerance", "tolerance", "a number above 0 and at most 1");
     *spec = (struct kva_case){.tolerance = entry->tolerance, .no_prune = entry->no_prune, .keep_logits = true};
     const char *depth = !builder->has_gpu && entry->depth_without_gpu != NULL ? entry->depth_without_gpu : entry->depth;
     const struct {

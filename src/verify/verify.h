@@ -21,4 +21,7 @@ void kva_prompt_free(struct kva_prompt *prompt);
 // Level 5: the largest absolute difference to the reference's logits, into *result.
 enum kva_status kva_reference_compare(const struct kva_case *spec, struct kva_result *result, struct kva_error *error);
 
+// How many of `tokens` a reference decodes after: tokens less the rows of its decode_logits. 0: it cannot be told.
+uint64_t kva_reference_prefill(const char *path, uint64_t tokens);
+
 #endif

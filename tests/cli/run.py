@@ -228,3 +228,43 @@ def make_file(folder, line):
 def run_test(binary, files, commands):
     with tempfile.TemporaryDirectory() as folder:
         os.symlink(os.path.join(HERE, "models"), os.path.join(folder, "models"))
+        os.symlink(os.path.join(os.path.dirname(HERE), "data"), os.path.join(folder, "data"))
+        for line in files:
+            make_file(folder, line)
+        for command in commands:
+            problem = command.run(binary, folder)
+            if problem:
+                return "line %d: %s" % (command.line, problem)
+    return None
+
+
+def test_files(paths):
+    """the .test files that are named, or that lie below a folder that is named"""
+    for path in paths:
+        if os.path.isdir(path):
+            yield from sorted(os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names
+                              if name.endswith(".test"))
+        else:
+            yield path
+
+
+def main(binary, *paths):
+    binary = os.path.abspath(binary)
+    passed = failed = 0
+    with Hub() as hub:
+        for path in test_files(paths or [HERE]):
+            for title, files, commands in read_tests(path, hub.address):
+                problem = run_test(binary, files, commands)
+                if problem is None:
+                    passed += 1
+                else:
+                    failed += 1
+                    print("FAILED %s: %s\n  %s" % (os.path.basename(path), title, problem))
+    print("%d passed, %d failed" % (passed, failed))
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    sys.exit(main(*sys.argv[1:]))
