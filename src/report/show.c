@@ -63,12 +63,12 @@ static void identity(struct kva_page *page, const struct kva_model *model)
 
 // ---------------------------------------------------------------- layers
 
-static void cache_sizes(struct kva_table *table, const struct kva_model *model, const struct kva_cache *cache)
+static void cache_sizes(struct kva_table *table, enum kva_dtype dtype, const struct kva_cache *cache)
 {
     uint64_t bytes = 0;
     bool state = kva_cache_is_state(cache), rows = kva_cache_has_rows(cache) && cache->reads_layer < 0;
-    bool known = (state ? kva_cache_state_bytes(cache, model->dtype, &bytes, NULL)
-                        : kva_cache_token_bytes(cache, model->dtype, &bytes, NULL)) == KVA_OK;
+    bool known = (state ? kva_cache_state_bytes(cache, dtype, &bytes, NULL)
+                        : kva_cache_token_bytes(cache, dtype, &bytes, NULL)) == KVA_OK;
     kva_table_count(table, rows ? cache->kv_heads : 0);
     kva_table_cell(table, rows ? "%u + %u" : "-", cache->k_dim, cache->v_dim);
     if (!known) {
@@ -80,7 +80,7 @@ static void cache_sizes(struct kva_table *table, const struct kva_model *model, 
     kva_table_bytes(table, state ? bytes : 0);
 }
 
-static void group_rows(struct kva_page *page, struct kva_table *table, const struct kva_model *model,
+static void group_rows(struct kva_page *page, struct kva_table *table, enum kva_dtype dtype,
                        const struct kva_layer_group *group)
 {
     static const struct kva_cache NOTHING = {.reads_layer = -1};
@@ -98,13 +98,12 @@ static void group_rows(struct kva_page *page, struct kva_table *table, const str
             kva_table_cell(table, "%s", "");
         kva_table_cell(table, "%s", c == 0 ? layer->kind : "");
         kva_table_cell(table, "%s", keeps);
-        cache_sizes(table, model, cache);
+        cache_sizes(table, dtype, cache);
         kva_table_cell(table, "%s", c == 0 ? ranges : "");
     }
 }
 
-static void layers(struct kva_page *page, const struct kva_model *model, const struct kva_layer_group *groups,
-                   size_t n_groups)
+static void layers(struct kva_page *page, enum kva_dtype dtype, const struct kva_layer_group *groups, size_t n_groups)
 {
     struct kva_table table = kva_page_new_table(page);
     kva_table_column(&table, "layers", true);
@@ -116,7 +115,7 @@ static void layers(struct kva_page *page, const struct kva_model *model, const s
     kva_table_column(&table, "fixed", true);
     kva_table_column(&table, "which", false);
     for (size_t g = 0; g < n_groups; g++)
-        group_rows(page, &table, model, &groups[g]);
+        group_rows(page, &table, dtype, &groups[g]);
     kva_page_section(page, &table, "What each layer caches, for one sequence");
 }
 
@@ -182,7 +181,9 @@ static enum kva_status write_page(struct kva_page *page, const void *subject, st
         return status;
     kva_page_title(page, "%s", model->id);
     identity(page, model);
-    layers(page, model, groups, n_groups);
+    // a config without a dtype is planned with an assumed one, which is said below: the same here
+    layers(page, model->dtype == KVA_DTYPE_NONE && plan != NULL ? plan->deployment.kv_dtype : model->dtype, groups,
+           n_groups);
     rules(page, groups, n_groups);
     if (plan != NULL)
         at_limit(page, plan);

@@ -18,7 +18,7 @@ static void write_file(const char *path, const void *bytes, size_t size)
 
 static void prepare(void)
 {
-    static const char REFERENCES[] = "- {id: a, title: b, url: c, date: 2026-11-30}\n";
+    static const char REFERENCES[] = "references:\n  - {id: a, title: b, url: c, read: 2026-11-30}\n";
     static const char CONFIG[] = "{\"model_type\": \"fuzz\", \"num_hidden_layers\": 6, \"hidden_size\": 64}";
     char path[128];
     if (mkdtemp(folder) == NULL)
