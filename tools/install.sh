@@ -2,7 +2,8 @@
 # Installs what building and testing need on Debian or Ubuntu, and nothing that is there already.
 # usage: tools/install.sh [more packages]
 set -eu
-wanted="gcc libc6-dev meson ninja-build pkg-config python3 libjansson-dev libyaml-dev libcyaml-dev libopenblas-dev $*"
+wanted="gcc libc6-dev meson ninja-build pkg-config python3 libjansson-dev libyaml-dev libcyaml-dev libopenblas-dev
+libcurl4-openssl-dev $*"
 missing=""
 for package in $wanted; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
