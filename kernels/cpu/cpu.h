@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/bf16.h"
 #include "base/error.h"
 #include "kernels/kernels.h"
 
@@ -23,24 +24,6 @@ struct kva_device {
     double stage_start, stage_ms[KVA_N_STAGES];
     uint64_t stage_calls[KVA_N_STAGES];
 };
-
-static inline float kva_bf16_to_f32(uint16_t bits)
-{
-    uint32_t wide = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &wide, sizeof value);
-    return value;
-}
-
-// Round to nearest even; a NaN stays one.
-static inline uint16_t kva_f32_to_bf16(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if ((bits & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
 
 static inline float kva_load(enum kva_dtype dtype, const void *base, uint64_t index)
 {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bf16.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "exec/rope_table.h"
@@ -186,12 +187,8 @@ enum kva_status kva_shape_read(struct kva_session *session, struct kva_error *er
     for (size_t i = 0; i < model->n_layers && status == KVA_OK; i++)
         status = read_layer(session, i, error);
     // the Gemma reference multiplies by sqrt(hidden) rounded to the run's type
-    if (session->act == KVA_BF16 && decoder->embed_sqrt_hidden) {
-        uint32_t bits;
-        memcpy(&bits, &shape->embed_scale, sizeof bits);
-        bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
-        memcpy(&shape->embed_scale, &bits, sizeof bits);
-    }
+    if (session->act == KVA_BF16 && decoder->embed_sqrt_hidden)
+        shape->embed_scale = kva_bf16_to_f32(kva_f32_to_bf16(shape->embed_scale));
     return status;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bf16.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "model/safetensors.h"
@@ -34,18 +35,8 @@ static float half_to_f32(uint16_t bits)
     return sign != 0 ? -value : value;
 }
 
-static uint16_t f32_to_bf16(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if ((bits & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 static float element(enum kva_dtype dtype, const unsigned char *data, uint64_t index)
 {
-    uint32_t wide;
     uint16_t narrow;
     float value;
     if (dtype == KVA_F32) {
@@ -53,11 +44,7 @@ static float element(enum kva_dtype dtype, const unsigned char *data, uint64_t i
         return value;
     }
     memcpy(&narrow, data + index * 2, 2);
-    if (dtype == KVA_F16)
-        return half_to_f32(narrow);
-    wide = (uint32_t)narrow << 16;
-    memcpy(&value, &wide, 4);
-    return value;
+    return dtype == KVA_F16 ? half_to_f32(narrow) : kva_bf16_to_f32(narrow);
 }
 
 static enum kva_status upload(const struct loader *loader, void *to, const void *from, uint64_t bytes)
@@ -76,7 +63,7 @@ static enum kva_status transfer(const struct loader *loader, const struct kva_st
         const uint64_t n = kva_min(step, elements - done);
         for (uint64_t i = 0; i < n; i++) {
             const float value = element(from->dtype, from->data, done + i);
-            const uint16_t narrow = f32_to_bf16(value);
+            const uint16_t narrow = kva_f32_to_bf16(value);
             memcpy(loader->staging + i * size, dtype == KVA_F32 ? (const void *)&value : (const void *)&narrow, size);
         }
         const enum kva_status status = upload(loader, (unsigned char *)to + done * size, loader->staging, n * size);

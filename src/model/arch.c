@@ -278,20 +278,16 @@ static enum kva_status compile_all(const struct kva_arch *arch, struct kva_error
 static enum kva_status load(struct kva_atlas *atlas, const char *model_type, struct kva_arch **arch,
                             struct kva_error *error)
 {
-    char path[512];
     struct kva_atlas_file file;
-    bool found;
+    struct kva_arch *loaded;
     *arch = NULL;
-    int length = snprintf(path, sizeof path, "architectures/%s.yaml", model_type);
-    if (length < 0 || (size_t)length >= sizeof path || strchr(model_type, '/') != NULL)
-        return KVA_OK;
-    enum kva_status status = kva_atlas_read(atlas, path, &file, &found, error);
-    if (status != KVA_OK || !found)
+    enum kva_status status =
+        kva_yaml_named(atlas, "architectures", model_type, &kva_arch_schema, &file, (void **)&loaded, error);
+    if (status != KVA_OK || loaded == NULL) {
+        kva_atlas_file_free(&file);
         return status;
-    struct kva_arch *loaded = NULL;
-    status = kva_yaml_load(&file, &kva_arch_schema, (void **)&loaded, error);
-    if (status == KVA_OK)
-        status = check(atlas, loaded, model_type, &file, error);
+    }
+    status = check(atlas, loaded, model_type, &file, error);
     if (status == KVA_OK && (loaded->programs = kva_programs_new()) == NULL)
         status = kva_fail_memory(error, sizeof *loaded);
     if (status == KVA_OK && (status = compile_all(loaded, error)) == KVA_BAD_INPUT && error != NULL) {

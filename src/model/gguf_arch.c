@@ -113,20 +113,15 @@ static enum kva_status check(struct kva_atlas *atlas, const struct kva_gguf_arch
 static enum kva_status load(struct kva_atlas *atlas, const char *name, struct kva_gguf_arch **arch,
                             struct kva_error *error)
 {
-    char path[256];
     struct kva_atlas_file file;
-    bool found;
+    struct kva_gguf_arch *loaded;
     *arch = NULL;
-    int length = snprintf(path, sizeof path, "gguf/%s.yaml", name);
-    if (length < 0 || (size_t)length >= sizeof path || strchr(name, '/') != NULL)
-        return KVA_OK;
-    enum kva_status status = kva_atlas_read(atlas, path, &file, &found, error);
-    if (status != KVA_OK || !found)
+    enum kva_status status = kva_yaml_named(atlas, "gguf", name, &ARCH, &file, (void **)&loaded, error);
+    if (status != KVA_OK || loaded == NULL) {
+        kva_atlas_file_free(&file);
         return status;
-    struct kva_gguf_arch *loaded = NULL;
-    status = kva_yaml_load(&file, &ARCH, (void **)&loaded, error);
-    if (status == KVA_OK)
-        status = check(atlas, loaded, name, file.name, error);
+    }
+    status = check(atlas, loaded, name, file.name, error);
     if (status == KVA_OK)
         *arch = loaded;
     else
