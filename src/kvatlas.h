@@ -205,8 +205,8 @@ struct kva_model {
     uint64_t naive_kv_heads, naive_k_dim, naive_v_dim;  // one full-attention layer, for the naive number
 
     struct kva_layer *layers;
-    size_t n_layers;
-    uint64_t mtp_layers;  // layers that predict further tokens; among `layers` only with the assumption mtp=on
+    size_t n_layers, all_layers;  // `all_layers` is more where only the first ones were asked for
+    uint64_t mtp_layers;          // layers that predict further tokens; among `layers` only with the assumption mtp=on
     struct kva_value *values;
     size_t n_values;
     struct kva_rope rope_main, rope_local;

@@ -84,7 +84,12 @@ static enum kva_status resolve_encoder(const struct kva_model *model, struct kva
 enum kva_status kva_policy_resolve(const struct kva_model *model, struct kva_deployment *deployment,
                                    struct kva_assumptions *assumptions, struct kva_error *error)
 {
-    enum kva_status status = resolve_context(model, deployment, assumptions, error);
+    enum kva_status status = KVA_OK;
+    if (model->n_layers < model->all_layers)
+        status =
+            kva_assume(assumptions, error, "the first %zu of %zu layers: as asked", model->n_layers, model->all_layers);
+    if (status == KVA_OK)
+        status = resolve_context(model, deployment, assumptions, error);
     if (status == KVA_OK)
         status = resolve_dtypes(model, deployment, assumptions, error);
     if (status == KVA_OK)

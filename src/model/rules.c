@@ -354,6 +354,7 @@ enum kva_status kva_rules_layers(struct kva_build *build)
         if (status != KVA_OK)
             return status;
     }
+    model->all_layers = all;
     model->n_layers = build->options.layers > 0 ? build->options.layers : all;
     set_naive(model);
     return KVA_OK;
