@@ -10,6 +10,7 @@
 #include "kvatlas.h"
 
 #define KVA_KERNELS_ABI 1
+#define KVA_NO_TOKEN UINT32_MAX  // what argmax says of a row that is not all numbers
 #define KVA_ATTENTION_SPLITS 64  // parts that decode attention may cut a long cache into
 
 struct kva_device;
@@ -233,7 +234,8 @@ struct kva_kernels {
                               const uint32_t *rows_index, uint64_t rows, uint64_t bytes, struct kva_error *);
     // x float32 = cap * tanh(x / cap)
     enum kva_status (*softcap)(struct kva_device *, float *x, uint64_t elements, float cap, struct kva_error *);
-    // tokens[r] = the lowest index of the largest of x float32 [rows, width]
+    // tokens[r] = the lowest index of the largest of x float32 [rows, width]; KVA_NO_TOKEN where a NaN or +infinity is
+    // among them
     enum kva_status (*argmax)(struct kva_device *, const float *x, uint64_t rows, uint64_t width, uint32_t *tokens,
                               struct kva_error *);
 };

@@ -440,7 +440,8 @@ void kva_session_close(struct kva_session *session);
 
 // Runs lengths[s] more tokens of each sequence s through the model (lengths may differ, 0 is allowed). tokens: all
 // sequences one after another. logits: float32, [sum(lengths), vocab] with all_logits, else [sequences, vocab] (the
-// last position of each sequence; rows of sequences of length 0 are left alone); may be NULL.
+// last position of each sequence; rows of sequences of length 0 are left alone); may be NULL. KVA_BAD_INPUT when a
+// sequence's last logits hold a NaN or an infinity: there is no next token to choose.
 enum kva_status kva_session_pass(struct kva_session *session, const uint32_t *tokens, const uint64_t *lengths,
                                  float *logits, struct kva_error *error);
 // The greedy choice after the last pass, [sequences].

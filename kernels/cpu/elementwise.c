@@ -114,10 +114,13 @@ enum kva_status kva_cpu_argmax(struct kva_device *device, const float *x, uint64
     (void)device, (void)error;
     for (uint64_t r = 0; r < rows; r++) {
         uint64_t best = 0;
-        for (uint64_t i = 1; i < width; i++)
+        bool numbers = true;
+        for (uint64_t i = 0; i < width; i++) {
+            numbers = numbers && x[r * width + i] < INFINITY;
             if (x[r * width + i] > x[r * width + best])
                 best = i;
-        tokens[r] = (uint32_t)best;
+        }
+        tokens[r] = numbers ? (uint32_t)best : KVA_NO_TOKEN;
     }
     return KVA_OK;
 }

@@ -257,10 +257,10 @@ enum kva_status cuda_gather(struct kva_device *device, void *to, uint64_t to_str
 
 struct best {
     float value;
-    uint32_t index;  // UINT32_MAX: none yet
+    uint32_t index;  // KVA_NO_TOKEN: none
 };
 
-// The larger value, of equals the lower index. A NaN never wins.
+// The larger value, of equals the lower index.
 __device__ static inline struct best better(struct best a, struct best b)
 {
     return b.value > a.value || (b.value == a.value && b.index < a.index) ? b : a;
@@ -282,10 +282,12 @@ __global__ void __launch_bounds__(ARGMAX_THREADS) argmax_kernel(const float *x, 
     grid_begin();
     __shared__ struct best found[ARGMAX_THREADS / 32];
     const float *row = x + blockIdx.x * width;
-    struct best mine = {-INFINITY, UINT32_MAX};
+    struct best mine = {-INFINITY, KVA_NO_TOKEN};
 #pragma unroll 4
     for (uint32_t i = threadIdx.x; i < width; i += ARGMAX_THREADS) {
-        const struct best one = {row[i], i};
+        // what is no number wins over every number, and nothing wins over it
+        const bool number = row[i] < INFINITY;
+        const struct best one = {number ? row[i] : INFINITY, number ? i : KVA_NO_TOKEN};
         mine = better(mine, one);
     }
     mine = warp_best(mine);
@@ -295,7 +297,7 @@ __global__ void __launch_bounds__(ARGMAX_THREADS) argmax_kernel(const float *x, 
     if (threadIdx.x < 32) {
         mine = warp_best(found[threadIdx.x]);
         if (threadIdx.x == 0)
-            tokens[blockIdx.x] = mine.index == UINT32_MAX ? 0 : mine.index;
+            tokens[blockIdx.x] = mine.index;
     }
 }
 

@@ -165,8 +165,15 @@ static enum kva_status collect(struct kva_session *session, const struct feed *f
     if (status == KVA_OK && step->n_last > 0)
         status =
             kernels->download(session->device, session->host_last, b->chosen, step->n_last * sizeof(uint32_t), error);
-    for (uint32_t i = 0; i < step->n_last && status == KVA_OK; i++)
-        session->greedy[session->host_last_spans[i].sequence] = session->host_last[i];
+    for (uint32_t i = 0; i < step->n_last && status == KVA_OK; i++) {
+        const uint32_t sequence = session->host_last_spans[i].sequence;
+        session->greedy[sequence] = session->host_last[i];
+        if (session->host_last[i] == KVA_NO_TOKEN)
+            status = kva_fail(error, KVA_BAD_INPUT, session->options.weights, NULL,
+                              "the logits of sequence %" PRIu32 " are not all numbers: these weights hold, or lead to, "
+                              "NaN or infinity",
+                              sequence);
+    }
     if (logits == NULL)
         return status;
     for (uint32_t i = 0; all && i < step->n_spans && status == KVA_OK; i++) {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "exec/rope_table.h"
 #include "kvatlas.h"
 
@@ -346,6 +347,34 @@ START_TEST(weights_of_another_model_are_refused_with_the_tensor_named)
 }
 END_TEST
 
+// The last four bytes of the file are one element of the last norm, through which every logit passes.
+START_TEST(weights_that_hold_a_nan_choose_no_token)
+{
+    char model[512], name[512], folder[] = "/tmp/kvatlas-nan-XXXXXX", file[64], *bytes;
+    size_t length;
+    const float nan = NAN;
+    struct kva_result result;
+    struct kva_error error = {0};
+    ck_assert_int_eq(kva_file_read(path(name, "hf-tiny/llama", "model.safetensors"), 1 << 20, &bytes, &length, &error),
+                     KVA_OK);
+    memcpy(bytes + length - sizeof nan, &nan, sizeof nan);
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(file, sizeof file, "%s/model.safetensors", folder);
+    ck_assert_int_eq(kva_file_write(file, bytes, length, &error), KVA_OK);
+    free(bytes);
+    const struct kva_case spec = {.model = path(model, "hf-tiny/llama", ""),
+                                  .backend = "cpu",
+                                  .weights = folder,
+                                  .prompt_length = 4,
+                                  .decode = 2};
+    ck_assert_int_eq(kva_case_run(atlas, &spec, &result, &error), KVA_BAD_INPUT);
+    ck_assert_ptr_nonnull(strstr(error.text, "not all numbers"));
+    kva_result_free(&result);
+    remove(file);
+    remove(folder);
+}
+END_TEST
+
 START_TEST(an_architecture_without_a_recipe_is_refused)
 {
     char folder[512];
@@ -420,6 +449,7 @@ int main(void)
     tcase_set_timeout(refusals, 120);
     tcase_add_test(refusals, a_context_beyond_memory_says_which_allocation_failed);
     tcase_add_test(refusals, weights_of_another_model_are_refused_with_the_tensor_named);
+    tcase_add_test(refusals, weights_that_hold_a_nan_choose_no_token);
     tcase_add_test(refusals, an_architecture_without_a_recipe_is_refused);
     tcase_add_test(refusals, more_tokens_than_the_caches_hold_are_refused_and_so_are_unknown_ones);
     suite_add_tcase(suite, refusals);
