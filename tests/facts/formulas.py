@@ -1,6 +1,6 @@
 """What each published model needs to cache: one formula per model type, in the words of its own config.
 
-Written from the facts alone (shared/facts/config-semantics.md, architectures.yaml, model-traps.md; Transformers 5.17 where
+Written from the facts alone (the published configs and class defaults of each model type; Transformers 5.17 where
 those leave a doubt), never from the planner's code: it is the other witness.
 
 A formula takes the text decoder's config and the model's dtype width and returns one layer after the other. A layer is a

@@ -1,4 +1,4 @@
-"""The six probe models of shared/facts/users-and-peers.md section 2, in each JSON shape in which they were published."""
+"""Six probe models on which calculators disagree, in each JSON shape in which they were published."""
 from formulas import Layer, need, words
 from harness import Failed, expect, expect_need
 

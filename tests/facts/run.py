@@ -4,7 +4,7 @@ all model types.
 
     run.py KVATLAS [WORD...]     only the tests whose names hold one of the words
 
-What is expected is computed here (formulas.py) or copied from shared/facts, never asked of the program.
+What is expected is computed here (formulas.py) or stands in the data beside it, never asked of the program.
 """
 import json
 import os
