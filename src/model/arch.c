@@ -159,15 +159,12 @@ static enum kva_status check(struct kva_atlas *atlas, const struct kva_arch *arc
     if (strcmp(arch->model_type, model_type) != 0)
         return FAIL_AT("model_type", "model_type", "is \"%s\", but the file is named for \"%s\"", arch->model_type,
                        model_type);
-    for (unsigned i = 0; i < arch->n_references; i++) {
-        const struct kva_reference *reference;
-        enum kva_status status = kva_atlas_reference(atlas, arch->references[i], &reference, error);
-        if (status != KVA_OK)
-            return status;
-        if (reference == NULL)
-            return FAIL_AT(arch->references[i], "references", "name \"%s\", which is not in references.yaml",
-                           arch->references[i]);
-    }
+    const char *missing;
+    enum kva_status status = kva_atlas_missing_reference(atlas, arch->references, arch->n_references, &missing, error);
+    if (status != KVA_OK)
+        return status;
+    if (missing != NULL)
+        return FAIL_AT(missing, "references", "name \"%s\", which is not in references.yaml", missing);
     if (arch->text_config != NULL)
         return KVA_OK;
     static const char *const NEEDED[] = {"layers", "context"};
@@ -185,7 +182,7 @@ static enum kva_status check(struct kva_atlas *atlas, const struct kva_arch *arc
         return FAIL_AT("model_type", arch->n_kinds == 0 ? "kinds" : "rules", "is missing");
     if (arch->rope == NULL ? arch->decoder != NULL : !arch->rope->none && arch->rope->theta == NULL)
         return FAIL_AT("rope", "rope", "needs `none: true` or a `theta`");
-    enum kva_status status = check_kinds(arch, file, error);
+    status = check_kinds(arch, file, error);
     if (status == KVA_OK)
         status = check_tensors(arch, file, error);
     const struct kva_arch_decoder *decoder = arch->decoder;

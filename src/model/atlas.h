@@ -31,6 +31,9 @@ struct kva_reference {
 // NULL with KVA_OK: no such id. Errors: KVA_BAD_INPUT when references.yaml breaks its schema.
 enum kva_status kva_atlas_reference(struct kva_atlas *atlas, const char *id, const struct kva_reference **reference,
                                     struct kva_error *error);
+// *missing: the first of ids [n] that names no entry; NULL with KVA_OK when all do. Errors as above.
+enum kva_status kva_atlas_missing_reference(struct kva_atlas *atlas, char *const *ids, unsigned n, const char **missing,
+                                            struct kva_error *error);
 
 // What references.c keeps in the atlas.
 struct kva_reference_shelf;

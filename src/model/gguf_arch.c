@@ -84,15 +84,13 @@ static enum kva_status check(struct kva_atlas *atlas, const struct kva_gguf_arch
     if (strcmp(arch->architecture, name) != 0)
         return kva_fail(error, KVA_BAD_INPUT, file, "architecture", "is \"%s\", but the file is named for \"%s\"",
                         arch->architecture, name);
-    for (unsigned i = 0; i < arch->n_references; i++) {
-        const struct kva_reference *reference;
-        enum kva_status status = kva_atlas_reference(atlas, arch->references[i], &reference, error);
-        if (status != KVA_OK)
-            return status;
-        if (reference == NULL)
-            return kva_fail(error, KVA_BAD_INPUT, file, "references", "name \"%s\", which is not in references.yaml",
-                            arch->references[i]);
-    }
+    const char *missing;
+    enum kva_status status = kva_atlas_missing_reference(atlas, arch->references, arch->n_references, &missing, error);
+    if (status != KVA_OK)
+        return status;
+    if (missing != NULL)
+        return kva_fail(error, KVA_BAD_INPUT, file, "references", "name \"%s\", which is not in references.yaml",
+                        missing);
     for (unsigned i = 0; i < arch->n_keys; i++)
         if (arch->keys[i].key == NULL && arch->keys[i].absent == NULL)
             return kva_fail(error, KVA_BAD_INPUT, file, arch->keys[i].name,

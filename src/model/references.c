@@ -95,3 +95,20 @@ enum kva_status kva_atlas_reference(struct kva_atlas *atlas, const char *id, con
     kva_atlas_file_free(&file);
     return status;
 }
+
+enum kva_status kva_atlas_missing_reference(struct kva_atlas *atlas, char *const *ids, unsigned n, const char **missing,
+                                            struct kva_error *error)
+{
+    *missing = NULL;
+    for (unsigned i = 0; i < n; i++) {
+        const struct kva_reference *reference;
+        enum kva_status status = kva_atlas_reference(atlas, ids[i], &reference, error);
+        if (status != KVA_OK)
+            return status;
+        if (reference == NULL) {
+            *missing = ids[i];
+            return KVA_OK;
+        }
+    }
+    return KVA_OK;
+}

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "exec/rope_table.h"
 #include "kvatlas.h"
+#include "unit.h"
 
 static struct kva_atlas *atlas;
 
@@ -453,9 +454,5 @@ int main(void)
     tcase_add_test(refusals, an_architecture_without_a_recipe_is_refused);
     tcase_add_test(refusals, more_tokens_than_the_caches_hold_are_refused_and_so_are_unknown_ones);
     suite_add_tcase(suite, refusals);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return unit_run(suite);
 }

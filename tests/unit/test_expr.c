@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/expr.h"
+#include "unit.h"
 
 static bool lookup(void *user, const char *name, size_t length, int64_t *value)
 {
@@ -230,9 +231,5 @@ int main(void)
     tcase_add_test(tests, depth_and_length_are_bounded);
     tcase_add_test(tests, lists_and_keys);
     tcase_add_test(tests, wrong_lists_and_keys_say_why);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return unit_run(suite);
 }

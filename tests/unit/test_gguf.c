@@ -7,6 +7,7 @@
 #include "gguf_writer.h"
 #include "model/ggml_types.h"
 #include "model/gguf_arch.h"
+#include "unit.h"
 
 static struct kva_atlas *atlas;
 static char folder[64];
@@ -45,16 +46,6 @@ static const char *save(struct writer *w, const char *name)
     return path;
 }
 
-static struct kva_model *open_model(const char *path)
-{
-    struct kva_error error = {0};
-    struct kva_model *model;
-    char line[1024];
-    enum kva_status status = kva_model_open(atlas, path, NULL, &model, &error);
-    ck_assert_msg(status == KVA_OK, "%s", kva_error_line(&error, line, sizeof line));
-    return model;
-}
-
 static void has_pattern(const struct kva_model *model, const char *expected)
 {
     char pattern[512];
@@ -69,7 +60,7 @@ START_TEST(a_llama_header_is_a_model)
     for (uint32_t version = 2; version <= 3; version++) {
         start(&w, version);
         put_llama(&w, 32);
-        struct kva_model *model = open_model(save(&w, "m.gguf"));
+        struct kva_model *model = unit_open(atlas, save(&w, "m.gguf"), NULL);
         has_pattern(model, "F32");
         ck_assert_str_eq(model->model_type, "llama");
         ck_assert_uint_eq(model->context_limit, 8192);
@@ -86,7 +77,7 @@ START_TEST(a_file_is_known_by_its_magic_too)
     struct writer w;
     start(&w, 3);
     put_llama(&w, 4);
-    struct kva_model *model = open_model(save(&w, "plain"));
+    struct kva_model *model = unit_open(atlas, save(&w, "plain"), NULL);
     has_pattern(model, "F4");
     kva_model_close(model);
 }
@@ -103,7 +94,7 @@ START_TEST(the_file_type_is_the_dtype_where_it_names_one)
         start(&w, 3);
         put_llama(&w, 4);
         put_u32(&w, "general.file_type", CASES[i].file_type);
-        struct kva_model *model = open_model(save(&w, "m.gguf"));
+        struct kva_model *model = unit_open(atlas, save(&w, "m.gguf"), NULL);
         ck_assert_int_eq(model->dtype, CASES[i].dtype);
         kva_model_close(model);
     }
@@ -120,7 +111,7 @@ START_TEST(weights_are_the_sum_of_the_tensor_infos)
     put_tensor(&w, "token_embd.weight", 12, 4096ull * 32000 / 256 * 144, 2, embedding);
     put_tensor(&w, "blk.0.attn_q.weight", 14, 4096ull * 4096 / 256 * 210, 2, q);
     put_tensor(&w, "blk.0.attn_norm.weight", 0, 4096 * 4, 1, norm);
-    struct kva_model *model = open_model(save(&w, "m.gguf"));
+    struct kva_model *model = unit_open(atlas, save(&w, "m.gguf"), NULL);
     ck_assert_uint_eq(model->weight_bytes, 73728000 + 13762560 + 16384);
     ck_assert_uint_eq(model->parameters, 131072000 + 16777216 + 4096);
     ck_assert_str_eq(model->weight_source, "GGUF tensor infos");
@@ -136,7 +127,7 @@ START_TEST(a_type_that_is_not_known_leaves_the_caches_known)
     start(&w, 3);
     put_llama(&w, 2);
     put_tensor(&w, "output_norm.weight", 99, 4096, 1, dims);
-    struct kva_model *model = open_model(save(&w, "m.gguf"));
+    struct kva_model *model = unit_open(atlas, save(&w, "m.gguf"), NULL);
     has_pattern(model, "F2");
     ck_assert_uint_eq(model->weight_bytes, KVA_UNKNOWN);
     ck_assert_ptr_nonnull(strstr(model->warnings[0], "ggml type 99"));
@@ -177,7 +168,7 @@ START_TEST(a_large_tokenizer_is_stepped_over)
     for (int i = 0; i < 300000; i++)
         put_number(&w, 0, 4);
     put_llama(&w, 2);
-    struct kva_model *model = open_model(save(&w, "m.gguf"));
+    struct kva_model *model = unit_open(atlas, save(&w, "m.gguf"), NULL);
     has_pattern(model, "F2");
     ck_assert_uint_eq(kva_model_value(model, "vocab")->count, 300000);
     kva_model_close(model);
@@ -218,7 +209,7 @@ START_TEST(the_files_of_a_split_model_are_joined)
     write_split(1, 2, 2);
     write_split(2, 2, 2);
     for (unsigned number = 1; number <= 2; number++) {  // whichever is named
-        struct kva_model *model = open_model(split_path(number));
+        struct kva_model *model = unit_open(atlas, split_path(number), NULL);
         has_pattern(model, "F2");
         ck_assert_uint_eq(model->weight_bytes, 2 * 8192);
         kva_model_close(model);
@@ -229,7 +220,7 @@ END_TEST
 START_TEST(without_its_other_files_the_caches_are_known_and_the_weights_are_not)
 {
     write_split(1, 2, 2);
-    struct kva_model *model = open_model(split_path(1));
+    struct kva_model *model = unit_open(atlas, split_path(1), NULL);
     has_pattern(model, "F2");
     ck_assert_uint_eq(model->weight_bytes, KVA_UNKNOWN);
     ck_assert_ptr_nonnull(strstr(model->warnings[0], "only 1 of the 2 files"));
@@ -512,7 +503,7 @@ START_TEST(a_key_that_nobody_knows_is_warned_about)
     put_llama(&w, 2);
     put_u32(&w, "llama.attention.new_window", 7);
     put_f32(&w, "llama.rope.freq_base", 10000);
-    struct kva_model *model = open_model(save(&w, "m.gguf"));
+    struct kva_model *model = unit_open(atlas, save(&w, "m.gguf"), NULL);
     ck_assert_uint_eq(model->n_warnings, 2);  // and that it has neither dtype nor tensors
     ck_assert_ptr_nonnull(strstr(model->warnings[0], "llama.attention.new_window"));
     kva_model_close(model);
@@ -521,27 +512,16 @@ END_TEST
 
 // ---------------------------------------------------------------- the same plan as the config.json of the same model
 
-static uint64_t need(const struct kva_model *model, uint64_t context)
-{
-    struct kva_deployment deployment = {
-        .engine = "exact", .context = context, .kv_dtype = KVA_BF16, .model_dtype = KVA_BF16};
-    struct kva_plan *plan;
-    ck_assert_int_eq(kva_plan_make(model, &deployment, &plan, NULL), KVA_OK);
-    uint64_t bytes = plan->need;
-    kva_plan_free(plan);
-    return bytes;
-}
-
 static void same_as(const char *path, const char *catalogue)
 {
-    struct kva_model *gguf = open_model(path), *config = open_model(catalogue);
+    struct kva_model *gguf = unit_open(atlas, path, NULL), *config = unit_open(atlas, catalogue, NULL);
     char pattern[512];
     has_pattern(gguf, kva_model_pattern(config, pattern, sizeof pattern));
     ck_assert_str_eq(gguf->model_type, config->arch->model_type);
     ck_assert_uint_eq(gguf->context_limit, config->context_limit);
     static const uint64_t CONTEXTS[] = {1, 4096, 32768};
     for (size_t c = 0; c < sizeof CONTEXTS / sizeof *CONTEXTS; c++)
-        ck_assert_uint_eq(need(gguf, CONTEXTS[c]), need(config, CONTEXTS[c]));
+        ck_assert_uint_eq(unit_need(gguf, CONTEXTS[c]), unit_need(config, CONTEXTS[c]));
     kva_model_close(gguf);
     kva_model_close(config);
 }
@@ -647,9 +627,5 @@ int main(void)
     tcase_add_test(tests, a_header_plans_as_its_config_json);
     tcase_add_test(tests, every_file_of_data_gguf_keeps_its_schema);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return unit_run(suite);
 }

@@ -7,27 +7,7 @@
 
 #include "gguf_meta.h"
 #include "model/arch.h"
-
-static struct kva_model *open_model(struct kva_atlas *atlas, const char *name)
-{
-    struct kva_error error = {0};
-    struct kva_model *model;
-    char line[1024];
-    enum kva_status status = kva_model_open(atlas, name, NULL, &model, &error);
-    ck_assert_msg(status == KVA_OK, "%s: %s", name, kva_error_line(&error, line, sizeof line));
-    return model;
-}
-
-static uint64_t need(const struct kva_model *model, uint64_t context)
-{
-    struct kva_deployment deployment = {
-        .engine = "exact", .context = context, .kv_dtype = KVA_BF16, .model_dtype = KVA_BF16};
-    struct kva_plan *plan;
-    ck_assert_int_eq(kva_plan_make(model, &deployment, &plan, NULL), KVA_OK);
-    uint64_t bytes = plan->need;
-    kva_plan_free(plan);
-    return bytes;
-}
+#include "unit.h"
 
 static void compare(const char *name, const struct kva_model *gguf, const struct kva_model *config)
 {
@@ -40,7 +20,7 @@ static void compare(const char *name, const struct kva_model *gguf, const struct
                   "%s: a limit of %llu tokens, its config.json gives %llu", name,
                   (unsigned long long)gguf->context_limit, (unsigned long long)config->context_limit);
     for (size_t c = 0; c < sizeof CONTEXTS / sizeof *CONTEXTS; c++) {
-        uint64_t a = need(gguf, CONTEXTS[c]), b = need(config, CONTEXTS[c]);
+        uint64_t a = unit_need(gguf, CONTEXTS[c]), b = unit_need(config, CONTEXTS[c]);
         ck_assert_msg(a == b, "%s: needs %llu bytes at %llu tokens, its config.json gives %llu", name,
                       (unsigned long long)a, (unsigned long long)CONTEXTS[c], (unsigned long long)b);
     }
@@ -66,7 +46,7 @@ START_TEST(a_header_plans_as_the_config_of_the_same_model)
         ck_assert_ptr_nonnull(record);
         const char *name = json_string_value(json_object_get(record, "model"));
         save_meta(json_object_get(record, "meta"), path);
-        struct kva_model *gguf = open_model(atlas, path), *config = open_model(atlas, name);
+        struct kva_model *gguf = unit_open(atlas, path, NULL), *config = unit_open(atlas, name, NULL);
         compare(name, gguf, config);
         checked++;
         kva_model_close(gguf);
@@ -87,9 +67,5 @@ int main(void)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, a_header_plans_as_the_config_of_the_same_model);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return unit_run(suite);
 }

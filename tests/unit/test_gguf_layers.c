@@ -9,6 +9,7 @@
 
 #include "gguf_meta.h"
 #include "model/arch.h"
+#include "unit.h"
 
 // Bytes of a row of `elements`, as ggml has them.
 static uint64_t row_bytes(const char *type, uint64_t elements)
@@ -156,9 +157,5 @@ int main(void)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, layers_are_those_that_llamacpp_counted);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return unit_run(suite);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "model/arch.h"
+#include "unit.h"
 
 static struct kva_atlas *atlas;
 static char folder[64], config[96];
@@ -38,19 +39,10 @@ static void write_at(const char *path, const char *text, size_t length)
     fclose(file);
 }
 
-static struct kva_model *open_named(const char *name)
-{
-    struct kva_error error = {0};
-    struct kva_model *model;
-    enum kva_status status = kva_model_open(atlas, name, NULL, &model, &error);
-    ck_assert_msg(status == KVA_OK, "%s: %s: %s", name, error.key, error.text);
-    return model;
-}
-
 static struct kva_model *open_text(const char *json)
 {
     write_at(config, json, strlen(json));
-    return open_named(config);
+    return unit_open(atlas, config, NULL);
 }
 
 static void has_pattern(const char *json, const char *pattern)
@@ -95,7 +87,7 @@ static size_t count_kind(const struct kva_model *model, enum kva_cache_kind kind
 START_TEST(phi_4_mini_has_a_window_that_never_binds)
 {
     char buffer[64];
-    struct kva_model *model = open_named("microsoft/Phi-4-mini-instruct");
+    struct kva_model *model = unit_open(atlas, "microsoft/Phi-4-mini-instruct", NULL);
     ck_assert_str_eq(kva_model_pattern(model, buffer, sizeof buffer), "F32");
     ck_assert_uint_eq(model->context_limit, 131072);
     for (size_t i = 0; i < model->n_layers; i++) {
@@ -120,7 +112,7 @@ END_TEST
 START_TEST(phi_3_mini_4k_has_a_window_of_2047_everywhere)
 {
     char buffer[64];
-    struct kva_model *model = open_named("microsoft/Phi-3-mini-4k-instruct");
+    struct kva_model *model = unit_open(atlas, "microsoft/Phi-3-mini-4k-instruct", NULL);
     ck_assert_str_eq(kva_model_pattern(model, buffer, sizeof buffer), "S32");
     ck_assert_uint_eq(model->layers[31].caches[0].window, 2047);
     ck_assert_uint_eq(model->layers[31].caches[0].kv_heads, 32);
@@ -132,7 +124,7 @@ END_TEST
 START_TEST(phi_4_mini_flash_shares_one_full_cache)
 {
     char buffer[256];
-    struct kva_model *model = open_named("microsoft/Phi-4-mini-flash-reasoning");
+    struct kva_model *model = unit_open(atlas, "microsoft/Phi-4-mini-flash-reasoning", NULL);
     ck_assert_str_eq(kva_model_pattern(model, buffer, sizeof buffer),
                      "R1 S1 R1 S1 R1 S1 R1 S1 R1 S1 R1 S1 R1 S1 R1 S1 R1 F1 G1 X1 G1 X1 G1 X1 G1 X1 G1 X1 G1 X1 G1 X1");
     ck_assert_uint_eq(count_kind(model, KVA_CACHE_STATE), 9);
@@ -164,7 +156,7 @@ END_TEST
 
 START_TEST(sparse_gemma_3_files_mean_the_class_defaults)
 {
-    struct kva_model *model = open_named("google/gemma-3-27b-it");
+    struct kva_model *model = unit_open(atlas, "google/gemma-3-27b-it", NULL);
     ck_assert_uint_eq(count_kind(model, KVA_CACHE_SLIDING), 52);
     ck_assert_uint_eq(count_kind(model, KVA_CACHE_FULL), 10);
     ck_assert_uint_eq(model->layers[0].caches[0].window, 1024);
@@ -177,7 +169,8 @@ START_TEST(sparse_gemma_3_files_mean_the_class_defaults)
     ck_assert_int_eq(model->rope_local.type, KVA_ROPE_DEFAULT);
     ck_assert_double_eq(model->rope_local.theta, 1e4);
     kva_model_close(model);
-    model = open_named("google/gemma-3-4b-it");  // heads, KV heads, head_dim, context and pattern are absent
+    model =
+        unit_open(atlas, "google/gemma-3-4b-it", NULL);  // heads, KV heads, head_dim, context and pattern are absent
     ck_assert_uint_eq(model->n_layers, 34);
     ck_assert_uint_eq(model->layers[0].caches[0].kv_heads, 4);
     ck_assert_uint_eq(model->layers[0].caches[0].k_dim, 256);
@@ -200,13 +193,13 @@ START_TEST(every_catalogue_model_opens)
     };
     char buffer[256];
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
-        struct kva_model *model = open_named(MODELS[i].name);
+        struct kva_model *model = unit_open(atlas, MODELS[i].name, NULL);
         if (MODELS[i].pattern != NULL)
             ck_assert_str_eq(kva_model_pattern(model, buffer, sizeof buffer), MODELS[i].pattern);
         ck_assert_uint_ge(model->n_references, 1);
         kva_model_close(model);
     }
-    struct kva_model *model = open_named("openai/gpt-oss-20b");
+    struct kva_model *model = unit_open(atlas, "openai/gpt-oss-20b", NULL);
     ck_assert_uint_eq(count_kind(model, KVA_CACHE_SLIDING), 12);
     ck_assert_uint_eq(count_kind(model, KVA_CACHE_FULL), 12);
     ck_assert_uint_eq(model->layers[0].caches[0].window, 128);
@@ -216,7 +209,7 @@ END_TEST
 
 // ---------------------------------------------------------------- rules
 
-// The patterns that the classes make of their own defaults (shared facts, golden_default, executed).
+// The patterns that the classes make of their own defaults (tests/data/golden-patterns.json, executed).
 START_TEST(class_defaults)
 {
     has_pattern("{\"model_type\": \"qwen2\"}", "F32");
@@ -233,7 +226,7 @@ START_TEST(class_defaults)
 }
 END_TEST
 
-// Executed check vectors of the shared facts (Transformers classes with these overrides).
+// Check vectors: Transformers 5.17 classes with these overrides, executed.
 START_TEST(rules_of_the_families)
 {
     has_pattern("{\"model_type\": \"qwen2\", \"use_sliding_window\": true, \"num_hidden_layers\": 32, "
@@ -703,10 +696,7 @@ int main(void)
     tcase_add_test(tests, a_new_architecture_is_one_file);
     tcase_add_test(tests, architecture_files_are_checked);
     tcase_add_test(tests, rules_that_go_wrong_at_run_time);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
+    const int status = unit_run(suite);
     kva_atlas_close(atlas);
-    return failed != 0;
+    return status;
 }

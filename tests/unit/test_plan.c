@@ -6,6 +6,7 @@
 
 #include "kvatlas.h"
 #include "model/arch.h"
+#include "unit.h"
 
 enum { MAX_LAYERS = 64, CONTEXT = 131072 };
 
@@ -553,9 +554,5 @@ int main(void)
     suite_add_tcase(suite, rules);
     suite_add_tcase(suite, input);
     suite_add_tcase(suite, footprint);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return unit_run(suite);
 }

@@ -9,6 +9,7 @@
 #include "report/report.h"
 #include "report/table.h"
 #include "report/words.h"
+#include "unit.h"
 
 static struct kva_arena *arena;
 
@@ -225,9 +226,5 @@ int main(void)
     tcase_add_test(report, test_every_assumption_is_in_every_format);
     tcase_add_test(report, test_bars_and_colour_only_where_asked);
     suite_add_tcase(suite, report);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return unit_run(suite);
 }

@@ -1,7 +1,7 @@
 // The rules of data/architectures: which layer caches what. References: tests/data/golden-patterns.json, patterns that
-// the configuration classes of Transformers make of their own defaults (executed; shared facts, architectures.yaml),
-// and the executed check vectors of the shared facts' config-semantics.md, section F. Letters there: L a state of any
-// kind (R or V here), D latent and index (I here); layers that share have the letter of their kind there and X here.
+// the configuration classes of Transformers make of their own defaults (executed), and check vectors: those classes
+// with other keys, executed. Letters there: L a state of any kind (R or V here), D latent and index (I here); layers
+// that share have the letter of their kind there and X here.
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "model/arch.h"
+#include "unit.h"
 
 static struct kva_atlas *atlas;
 
@@ -410,10 +411,7 @@ int main(void)
     tcase_add_test(tests, assumptions);
     tcase_add_test(tests, configs_that_nest_and_configs_that_do_not);
     tcase_add_test(tests, wrong_lists_say_why);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
+    const int status = unit_run(suite);
     kva_atlas_close(atlas);
-    return failed != 0;
+    return status;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "model/safetensors.h"
+#include "unit.h"
 
 static char folder[64];
 
@@ -251,9 +252,5 @@ int main(void)
     tcase_add_test(tests, a_cut_file_is_refused_at_every_length);
     tcase_add_test(tests, shards_and_their_index);
     tcase_add_test(tests, an_index_may_not_leave_its_directory);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return unit_run(suite);
 }

@@ -11,6 +11,7 @@
 #include "model/atlas.h"
 #include "model/hub.h"
 #include "model/source.h"
+#include "unit.h"
 
 static struct kva_atlas *atlas;
 static char folder[64];
@@ -325,9 +326,5 @@ int main(void)
     tcase_add_test(tests, class_names_lead_to_their_files);
     tcase_add_test(tests, references_are_found_by_their_ids);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return unit_run(suite);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "unit.h"
 
 static void bytes_are(uint64_t bytes, const char *expected)
 {
@@ -116,9 +117,5 @@ int main(void)
     tcase_add_test(text, test_text_grows);
     tcase_add_test(text, test_failed_text_stays_failed);
     suite_add_tcase(suite, text);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return unit_run(suite);
 }

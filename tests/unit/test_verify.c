@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "kvatlas.h"
 #include "report/result.h"
+#include "unit.h"
 
 static struct kva_atlas *atlas;
 
@@ -285,9 +286,5 @@ int main(void)
     tcase_add_test(files, token_files_hold_one_sequence_a_line);
     tcase_add_loop_test(files, token_files_that_are_not_are_refused, 0, sizeof BAD_TOKENS / sizeof *BAD_TOKENS);
     suite_add_tcase(suite, files);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return unit_run(suite);
 }

@@ -8,6 +8,7 @@
 
 #include "model/arch.h"
 #include "model/safetensors.h"
+#include "unit.h"
 
 #ifndef TEST_DATA
 #define TEST_DATA "tests/data"
@@ -21,20 +22,11 @@ static const char *data(const char *name, char *buffer)
     return buffer;
 }
 
-static struct kva_model *open_model(const char *name, const struct kva_model_options *options)
-{
-    struct kva_error error = {0};
-    struct kva_model *model;
-    enum kva_status status = kva_model_open(atlas, name, options, &model, &error);
-    ck_assert_msg(status == KVA_OK, "%s: %s: %s", name, error.key, error.text);
-    return model;
-}
-
 static void holds_exactly(const char *name)
 {
     char path[4096], folder[512];
     snprintf(folder, sizeof folder, "hf-tiny/%s", name);
-    struct kva_model *model = open_model(data(folder, path), NULL);
+    struct kva_model *model = unit_open(atlas, data(folder, path), NULL);
     struct kva_safetensors *checkpoint;
     ck_assert_int_eq(kva_safetensors_open(path, true, &checkpoint, NULL), KVA_OK);
     ck_assert_msg(model->n_tensors == kva_safetensors_count(checkpoint), "%s: %zu listed, %zu in the file", name,
@@ -78,7 +70,7 @@ END_TEST
 
 static uint64_t weight_bytes(const char *name)
 {
-    struct kva_model *model = open_model(name, NULL);
+    struct kva_model *model = unit_open(atlas, name, NULL);
     uint64_t bytes = model->weight_bytes;
     ck_assert_str_eq(model->weight_source, "config");
     kva_model_close(model);
@@ -98,7 +90,7 @@ END_TEST
 
 START_TEST(quantized_weights_are_unknown_and_say_why)
 {
-    struct kva_model *model = open_model("openai/gpt-oss-20b", NULL);
+    struct kva_model *model = unit_open(atlas, "openai/gpt-oss-20b", NULL);
     ck_assert_uint_eq(model->weight_bytes, KVA_UNKNOWN);
     ck_assert_uint_eq(model->n_warnings, 1);
     ck_assert_ptr_nonnull(strstr(model->warnings[0], "mxfp4"));
@@ -110,7 +102,7 @@ END_TEST
 
 START_TEST(a_wrapper_prefixes_its_text_tensors)
 {
-    struct kva_model *model = open_model("google/gemma-3-27b-it", NULL);
+    struct kva_model *model = unit_open(atlas, "google/gemma-3-27b-it", NULL);
     bool found = false;
     for (size_t i = 0; i < model->n_tensors; i++) {
         ck_assert_int_eq(strncmp(model->tensors[i].name, "language_model.model.", 21), 0);
@@ -124,7 +116,7 @@ END_TEST
 START_TEST(reduced_depth_keeps_the_first_layers_and_their_tensors)
 {
     struct kva_model_options options = {.layers = 2, .dtype = KVA_F32};
-    struct kva_model *model = open_model("microsoft/Phi-4-mini-flash-reasoning", &options);
+    struct kva_model *model = unit_open(atlas, "microsoft/Phi-4-mini-flash-reasoning", &options);
     ck_assert_uint_eq(model->n_layers, 2);
     ck_assert_uint_eq(kva_model_value(model, "layers")->count, 32);
     ck_assert_int_eq(model->dtype, KVA_F32);
@@ -141,7 +133,7 @@ END_TEST
 
 START_TEST(lambda_and_a_log_stay_float32)
 {
-    struct kva_model *model = open_model("microsoft/Phi-4-mini-flash-reasoning", NULL);
+    struct kva_model *model = unit_open(atlas, "microsoft/Phi-4-mini-flash-reasoning", NULL);
     size_t wide = 0;
     for (size_t i = 0; i < model->n_tensors; i++)
         wide += model->tensors[i].dtype == KVA_F32;
@@ -163,10 +155,7 @@ int main(void)
     tcase_add_test(tests, a_wrapper_prefixes_its_text_tensors);
     tcase_add_test(tests, reduced_depth_keeps_the_first_layers_and_their_tensors);
     tcase_add_test(tests, lambda_and_a_log_stay_float32);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
+    const int status = unit_run(suite);
     kva_atlas_close(atlas);
-    return failed != 0;
+    return status;
 }
