@@ -9,7 +9,7 @@
 
 #include "kvatlas.h"
 
-#define KVA_KERNELS_ABI 1
+#define KVA_KERNELS_ABI 2
 #define KVA_NO_TOKEN UINT32_MAX  // what argmax says of a row that is not all numbers
 #define KVA_ATTENTION_SPLITS 64  // parts that decode attention may cut a long cache into
 
@@ -184,7 +184,6 @@ struct kva_kernels {
     enum kva_status (*alloc)(struct kva_device *device, uint64_t bytes, void **memory, struct kva_error *error);
     void (*free)(struct kva_device *device, void *memory, uint64_t bytes);
     uint64_t (*used)(struct kva_device *device);
-    uint64_t (*available)(struct kva_device *device);
     void (*set_workspace)(struct kva_device *device, void *memory, uint64_t bytes);
     uint64_t workspace_bytes;  // what set_workspace wants; 0: it needs none
 

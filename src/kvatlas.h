@@ -54,6 +54,11 @@ enum kva_dtype {
     KVA_I64,
     KVA_F64,
     KVA_BOOL,
+    KVA_U16,
+    KVA_U32,  // what MLX packs quantized weights into
+    KVA_U64,
+    KVA_F8_E8M0,  // the scales of MX formats
+    KVA_C64,
     KVA_N_DTYPES,
 };
 
@@ -128,7 +133,7 @@ enum kva_source { KVA_FROM_CONFIG, KVA_FROM_DEFAULT, KVA_FROM_NULL, KVA_FROM_PER
 enum kva_value_type { KVA_COUNT, KVA_FLAG, KVA_REAL, KVA_TEXT, KVA_LIST };
 
 // One entry of a list: an integer (true and false are 1 and 0), a text, null, or something that no formula reads.
-enum kva_item_type { KVA_ITEM_NULL, KVA_ITEM_COUNT, KVA_ITEM_TEXT, KVA_ITEM_OTHER };
+enum kva_item_type { KVA_ITEM_NULL, KVA_ITEM_COUNT, KVA_ITEM_TEXT };
 struct kva_item {
     enum kva_item_type type;
     int64_t count;     // KVA_ITEM_COUNT

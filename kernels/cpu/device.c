@@ -152,12 +152,6 @@ static enum kva_status open_device(enum kva_dtype act, struct kva_device **out, 
     return KVA_OK;
 }
 
-static uint64_t available(struct kva_device *device)
-{
-    (void)device;
-    return available_bytes();
-}
-
 static void set_workspace(struct kva_device *device, void *memory, uint64_t bytes)
 {
     (void)device, (void)memory, (void)bytes;
@@ -258,7 +252,6 @@ static const struct kva_kernels CPU = {
     .alloc = allocate,
     .free = release,
     .used = used,
-    .available = available,
     .set_workspace = set_workspace,
     .workspace_bytes = 0,
     .upload = transfer,

@@ -12,7 +12,6 @@ static struct kva_kernels make_table(void)
     table.alloc = cuda_alloc;
     table.free = cuda_free;
     table.used = cuda_used;
-    table.available = cuda_available;
     table.set_workspace = cuda_set_workspace;
     table.workspace_bytes = KVA_CUDA_WORKSPACE;
     table.upload = cuda_upload;

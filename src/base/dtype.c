@@ -19,6 +19,11 @@ static const struct {
     [KVA_I64] = {"int64", 8},
     [KVA_F64] = {"f64", 8},
     [KVA_BOOL] = {"bool", 1},
+    [KVA_U16] = {"uint16", 2},
+    [KVA_U32] = {"uint32", 4},
+    [KVA_U64] = {"uint64", 8},
+    [KVA_F8_E8M0] = {"f8_e8m0", 1},
+    [KVA_C64] = {"complex64", 8},
 };
 
 // Other spellings: PyTorch's, safetensors', and the ones that engines' flags take.
@@ -54,6 +59,11 @@ static const struct {
     {"float64", KVA_F64},
     {"double", KVA_F64},
     {"BOOL", KVA_BOOL},
+    {"U16", KVA_U16},
+    {"U32", KVA_U32},
+    {"U64", KVA_U64},
+    {"F8_E8M0", KVA_F8_E8M0},
+    {"C64", KVA_C64},
 };
 
 uint64_t kva_dtype_bytes(enum kva_dtype dtype)

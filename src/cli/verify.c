@@ -62,6 +62,37 @@ static enum kva_status add_model(const struct kva_options *options, const char *
     return KVA_OK;
 }
 
+// A suite says of each case how it runs; flags that say it too are for models.
+static enum kva_status check_flags_of_suite(const struct kva_options *options, const char *suite,
+                                            struct kva_error *error)
+{
+    static const struct {
+        enum kva_flag flag;
+        const char *name;
+    } OF_MODELS[] = {
+        {KVA_FLAG_CONTEXT, "--context"},
+        {KVA_FLAG_SEQUENCES, "--sequences"},
+        {KVA_FLAG_ENGINE, "--policy"},
+        {KVA_FLAG_DTYPE, "--dtype"},
+        {KVA_FLAG_WEIGHTS, "--weights"},
+        {KVA_FLAG_SEED, "--seed"},
+        {KVA_FLAG_CHUNK, "--chunk"},
+        {KVA_FLAG_NO_PRUNE, "--no-prune"},
+        {KVA_FLAG_DEPTH, "--depth"},
+        {KVA_FLAG_TOKENS, "--tokens"},
+        {KVA_FLAG_PREFILL, "--prefill"},
+        {KVA_FLAG_DECODE, "--decode"},
+        {KVA_FLAG_REFERENCE, "--reference"},
+        {KVA_FLAG_PLAN, "--plan"},
+        {KVA_FLAG_PROMPT_LENGTH, "--prompt-length"},
+    };
+    for (size_t i = 0; i < sizeof OF_MODELS / sizeof *OF_MODELS; i++)
+        if (kva_given(options, OF_MODELS[i].flag))
+            return kva_fail(error, KVA_BAD_INPUT, NULL, OF_MODELS[i].name,
+                            "is for models: %s says it of each of its cases", suite);
+    return KVA_OK;
+}
+
 static enum kva_status collect(const struct kva_options *options, struct cases *cases, struct kva_error *error)
 {
     const char *backend = options->backend;
@@ -75,6 +106,9 @@ static enum kva_status collect(const struct kva_options *options, struct cases *
             status = add_model(options, options->arguments[i], cases, error);
             continue;
         }
+        status = check_flags_of_suite(options, options->arguments[i], error);
+        if (status != KVA_OK)
+            continue;
         struct kva_suite *suite = &cases->suites[cases->n_suites];
         status = kva_suite_read(options->arguments[i], has_gpu, suite, error);
         if (status != KVA_OK)

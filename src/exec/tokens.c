@@ -85,6 +85,10 @@ static enum kva_status read_tensor(const char *path, struct list *list, struct k
         goto out;
     }
     const uint64_t element = kva_dtype_bytes(ids->dtype), n = ids->bytes / element;
+    if (n == 0) {  // from here on every dimension is at least 1, so that no count is more than the bytes there are
+        status = kva_fail(error, KVA_BAD_INPUT, path, "input_ids", "holds no token ids");
+        goto out;
+    }
     list->n_lengths = ids->n_dims == 2 ? ids->dims[0] : 1;
     list->n_tokens = n;
     list->tokens = malloc((n + 1) * sizeof *list->tokens);

@@ -267,6 +267,11 @@ static enum kva_status compile_all(const struct kva_arch *arch, struct kva_error
             compile(&c, arch->tensors[i].shape[d]);
     }
     compile(&c, arch->mtp != NULL ? arch->mtp->layers : NULL);
+    if (arch->decoder != NULL) {
+        compile(&c, arch->decoder->memory_layer);
+        compile(&c, arch->decoder->prune_from);
+        compile(&c, arch->decoder->not_run_when);
+    }
     return c.status;
 }
 

@@ -46,6 +46,7 @@ const char *kva_build_path(struct kva_build *build, const char *key);
 __attribute__((format(printf, 3, 4))) enum kva_status kva_build_fail(struct kva_build *build, const char *key,
                                                                      const char *format, ...);
 enum kva_status kva_build_memory(struct kva_build *build);
+enum { KVA_STRANGERS_SAID = 16 };  // of keys that nobody reads so many are named, and then the number of the others
 __attribute__((format(printf, 2, 3))) enum kva_status kva_build_warn(struct kva_build *build, const char *format, ...);
 
 // What the config, or the person, says of a key (a path as in docs/architecture-files.md, without *); NULL: nothing.

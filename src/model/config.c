@@ -225,6 +225,8 @@ static enum kva_status descend(struct kva_build *build)
         build->wrapper = wrapper;
     if (wrapper->tensor_prefix != NULL)
         build->tensor_prefix = kva_arena_printf(build->arena, "%s%s", build->tensor_prefix, wrapper->tensor_prefix);
+    if (build->tensor_prefix == NULL)
+        return kva_build_memory(build);
     const char *path = kva_build_path(build, key);
     if (nested != NULL && !json_is_null(nested) && !json_is_object(nested))
         return kva_fail(build->error, KVA_BAD_INPUT, build->file, path, "expected an object, found %s",
@@ -333,15 +335,20 @@ static enum kva_status warn_of_strangers(struct kva_build *build, const struct k
     const char *key;
     json_t *value;
     enum kva_status status = KVA_OK;
+    size_t strangers = 0;
     json_object_foreach(object, key, value)
     {
         if (status == KVA_OK && looks_relevant(key) && !json_is_null(value) &&
-            !is_read(arch, key, object == build->root) && !(object == build->root && is_read(build->arch, key, true)))
+            !is_read(arch, key, object == build->root) && !(object == build->root && is_read(build->arch, key, true)) &&
+            ++strangers <= KVA_STRANGERS_SAID)
             status = kva_build_warn(build,
                                     "the key \"%.80s\" looks as if it decided a cache, but architectures/%s.yaml does "
                                     "not read it",
                                     object == build->text ? kva_build_path(build, key) : key, arch->model_type);
     }
+    if (status == KVA_OK && strangers > KVA_STRANGERS_SAID)
+        status = kva_build_warn(build, "%zu more keys look as if they decided a cache, and are not read",
+                                strangers - KVA_STRANGERS_SAID);
     return status;
 }
 

@@ -245,12 +245,6 @@ const struct kva_gguf_value *kva_gguf_find(const struct kva_gguf *gguf, const ch
     return kva_gguf_file_find(gguf->values, gguf->n_values, key);
 }
 
-const struct kva_gguf_tensor *kva_gguf_find_tensor(const struct kva_gguf *gguf, const char *name)
-{
-    struct kva_gguf_tensor wanted = {.name = name};
-    return gguf->n_tensors > 0 ? bsearch(&wanted, gguf->tensors, gguf->n_tensors, sizeof wanted, by_name) : NULL;
-}
-
 const char *kva_gguf_text(const struct kva_gguf *gguf, const char *key)
 {
     const struct kva_gguf_value *value = kva_gguf_find(gguf, key);

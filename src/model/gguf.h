@@ -80,8 +80,7 @@ void kva_gguf_close(struct kva_gguf *gguf);
 // Whether the file is there and is called .gguf, or begins as a GGUF does.
 bool kva_gguf_is(const char *path);
 
-const struct kva_gguf_value *kva_gguf_find(const struct kva_gguf *gguf, const char *key);           // NULL: no such key
-const struct kva_gguf_tensor *kva_gguf_find_tensor(const struct kva_gguf *gguf, const char *name);  // NULL likewise
+const struct kva_gguf_value *kva_gguf_find(const struct kva_gguf *gguf, const char *key);  // NULL: no such key
 // The text of a key, NULL when there is none or it is no text.
 const char *kva_gguf_text(const struct kva_gguf *gguf, const char *key);
 

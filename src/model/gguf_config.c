@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "model/ggml_types.h"
 #include "model/gguf_arch.h"
+#include "model/gguf_file.h"
 
 enum { MAX_PATH = 256 };
 
@@ -168,6 +169,9 @@ static enum kva_status make(const struct maker *maker, const struct kva_gguf_ent
         const struct kva_gguf_value *value = kva_gguf_named(&maker->reading, entry->real);
         if (value == NULL)
             return KVA_OK;
+        if (value->is_array || !kva_gguf_is_real(value->type))
+            return kva_fail(maker->error, KVA_BAD_INPUT, maker->reading.gguf->path, value->key,
+                            "a floating-point number was expected");
         *made = json_real(value->real);  // NULL: not finite
         return *made != NULL ? KVA_OK
                              : kva_fail(maker->error, KVA_BAD_INPUT, maker->reading.gguf->path, value->key,

@@ -14,19 +14,10 @@
 static const struct {
     const char *part, *weight_class;
 } CLASSES[] = {
-    {"norm", "norm"},
-    {"token_embd", "embedding"},
-    {"per_layer_token_embd", "embedding"},
-    {"embd", "embedding"},
-    {".ssm_", "state"},
-    {".shortconv", "state"},
-    {".time_mix", "state"},
-    {".indexer", "attention"},
-    {".attn_", "attention"},
-    {".ffn_", "feed-forward"},
-    {".channel_mix", "feed-forward"},
-    {".nextn", "other"},
-    {"output", "head"},
+    {"norm", "norm"},        {"embd", "embedding"},     {".ssm_", "state"},
+    {".shortconv", "state"}, {".time_mix", "state"},    {".indexer", "attention"},
+    {".attn_", "attention"}, {".ffn_", "feed-forward"}, {".channel_mix", "feed-forward"},
+    {".nextn", "other"},     {"output", "head"},
 };
 
 static const char *class_of(const char *name)
@@ -140,9 +131,13 @@ enum kva_status kva_gguf_check(struct kva_build *build)
     if (gguf == NULL)
         return KVA_OK;
     enum kva_status status = build->n_assumed == 0 ? check_layers(build, gguf) : KVA_OK;
+    size_t strangers = 0;
     for (size_t i = 0; i < gguf->n_values && status == KVA_OK; i++)
-        if (gguf->values[i].stranger)
+        if (gguf->values[i].stranger && ++strangers <= KVA_STRANGERS_SAID)
             status = kva_build_warn(build, "the key \"%.80s\" is not one that kvatlas knows of this architecture",
                                     gguf->values[i].key);
+    if (status == KVA_OK && strangers > KVA_STRANGERS_SAID)
+        status =
+            kva_build_warn(build, "%zu more keys are not known of this architecture", strangers - KVA_STRANGERS_SAID);
     return status;
 }

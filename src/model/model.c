@@ -11,7 +11,7 @@
 #include "model/json.h"
 #include "model/source.h"
 
-enum { MAX_WARNINGS = 32 };
+enum { WARNINGS = 16 };  // the list grows by so many
 
 // ---------------------------------------------------------------- what build.h promises
 
@@ -50,17 +50,21 @@ enum kva_status kva_build_warn(struct kva_build *build, const char *format, ...)
 {
     char text[512];
     struct kva_model *model = build->model;
-    if (model->n_warnings == MAX_WARNINGS)
-        return KVA_OK;
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     make_printable(text);
-    if (model->warnings == NULL)
-        model->warnings = kva_arena_alloc(build->arena, MAX_WARNINGS, sizeof *model->warnings);
+    if (model->n_warnings % WARNINGS == 0) {
+        const char **more = kva_arena_alloc(build->arena, model->n_warnings + WARNINGS, sizeof *more);
+        if (more == NULL)
+            return kva_build_memory(build);
+        if (model->n_warnings > 0)
+            memcpy(more, model->warnings, model->n_warnings * sizeof *more);
+        model->warnings = more;
+    }
     const char *copy = kva_arena_strdup(build->arena, text);
-    if (model->warnings == NULL || copy == NULL)
+    if (copy == NULL)
         return kva_build_memory(build);
     model->warnings[model->n_warnings++] = copy;
     return KVA_OK;

@@ -133,8 +133,13 @@ static int64_t on_list(struct machine *m, const struct kva_op *op, const int64_t
                          item == NULL ? "has no entry %lld" : "entry %lld is not an integer", (long long)arguments[0]);
         return 0;
     default:  // contains, count
-        for (uint64_t i = 0; i < list->count; i++)
+        for (uint64_t i = 0; i < list->count; i++) {
+            if (op->text == NULL && list->items[i].type == KVA_ITEM_TEXT && m->status == KVA_OK)
+                m->status = kva_fail(m->error, KVA_BAD_INPUT, NULL, list->key,
+                                     "entry %llu is the text \"%.40s\", integers were expected", (unsigned long long)i,
+                                     list->items[i].text);
             matches += item_equals(op, &list->items[i], op->n_arguments > 0 ? arguments[0] : 0);
+        }
         return op->code == KVA_OP_COUNT ? matches : matches > 0;
     }
 }

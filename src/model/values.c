@@ -34,12 +34,13 @@ static struct kva_item *list_room(struct kva_build *build, struct kva_value *val
 }
 
 // An entry borrows its text from the config, so a text is copied.
-static enum kva_status take_item(struct kva_build *build, const json_t *found, struct kva_item *item)
+static enum kva_status take_item(struct kva_build *build, const struct kva_value *value, const json_t *found,
+                                 struct kva_item *item)
 {
-    *item = (struct kva_item){.type = KVA_ITEM_OTHER};
+    *item = (struct kva_item){.type = KVA_ITEM_NULL};
     if (found == NULL || json_is_null(found))
-        item->type = KVA_ITEM_NULL;
-    else if (json_is_integer(found) || json_is_boolean(found)) {
+        return KVA_OK;
+    if (json_is_integer(found) || json_is_boolean(found)) {
         item->type = KVA_ITEM_COUNT;
         item->count = json_is_integer(found) ? json_integer_value(found) : json_is_true(found);
     } else if (json_is_string(found)) {
@@ -47,7 +48,8 @@ static enum kva_status take_item(struct kva_build *build, const json_t *found, s
         item->text = kva_arena_strdup(build->arena, json_string_value(found));
         if (item->text == NULL)
             return kva_build_memory(build);
-    }
+    } else
+        return fail_type(build, value, "integers, true or false, text or null in the list", found);
     return KVA_OK;
 }
 
@@ -89,6 +91,39 @@ static enum kva_status fill_list(struct kva_build *build, struct kva_value *valu
     return status;
 }
 
+// What stands above the last name of a path is an object, or not there. A star stands for the entries of a list too.
+static enum kva_status check_parents(struct kva_build *build, const json_t *object, const char *path)
+{
+    const char *const start = path;
+    char found[KVA_JSON_FOUND];
+    for (const char *dot; (dot = strchr(path, '.')) != NULL; path = dot + 1) {
+        object = json_object_getn(object, path, (size_t)(dot - path));
+        if (object == NULL || json_is_null(object))
+            return KVA_OK;
+        const bool entries = strncmp(dot, ".*.", 3) == 0;
+        if (!json_is_object(object) && !(entries && json_is_array(object))) {
+            const char *key = kva_arena_printf(build->arena, "%.*s", (int)(dot - start), start);
+            return key == NULL
+                       ? kva_build_memory(build)
+                       : kva_build_fail(build, key, "expected %s, found %s",
+                                        entries ? "a list or an object" : "an object", kva_json_found(object, found));
+        }
+        if (entries)
+            return KVA_OK;
+    }
+    return KVA_OK;
+}
+
+// One entry of those that "a.*.b" names.
+static enum kva_status take_entry(struct kva_build *build, const struct kva_value *value, const json_t *entry,
+                                  const char *rest, struct kva_item *item)
+{
+    if (!json_is_object(entry) && !json_is_null(entry))
+        return fail_type(build, value, "objects", entry);
+    enum kva_status status = check_parents(build, entry, rest);
+    return status == KVA_OK ? take_item(build, value, kva_json_at(entry, rest), item) : status;
+}
+
 // The entries that "a.*.b" names: of a list in its order, of an object those whose keys are layer numbers.
 static enum kva_status take_entries(struct kva_build *build, struct kva_value *value, json_t *entries, const char *rest)
 {
@@ -100,19 +135,20 @@ static enum kva_status take_entries(struct kva_build *build, struct kva_value *v
     json_object_foreach(entries, key, entry)
     {
         unsigned long layer = strtoul(key, &end, 10);
-        if (*end == '\0' && end != key && layer < KVA_MAX_ITEMS && layer >= n)
+        if (*end != '\0' || end == key || *key == '-' || layer >= KVA_MAX_ITEMS)
+            return kva_build_fail(build, value->key, "\"%.40s\" is not the number of a layer", key);
+        if (layer >= n)
             n = layer + 1;
     }
     struct kva_item *items = list_room(build, value, n, &status);
     if (items == NULL)
         return status;
     for (size_t i = 0; status == KVA_OK && i < json_array_size(entries); i++)
-        status = take_item(build, kva_json_at(json_array_get(entries, i), rest), &items[i]);
+        status = take_entry(build, value, json_array_get(entries, i), rest, &items[i]);
     json_object_foreach(entries, key, entry)
     {
-        unsigned long layer = strtoul(key, &end, 10);
-        if (status == KVA_OK && *end == '\0' && end != key && layer < n)
-            status = take_item(build, kva_json_at(entry, rest), &items[layer]);
+        if (status == KVA_OK)
+            status = take_entry(build, value, entry, rest, &items[strtoul(key, &end, 10)]);
     }
     return status;
 }
@@ -124,7 +160,7 @@ static enum kva_status take_list(struct kva_build *build, struct kva_value *valu
         return take_letters(build, value, json_string_value(found));
     struct kva_item *items = list_room(build, value, json_array_size(found), &status);
     for (size_t i = 0; status == KVA_OK && items != NULL && i < value->count; i++)
-        status = take_item(build, json_array_get(found, i), &items[i]);
+        status = take_item(build, value, json_array_get(found, i), &items[i]);
     return status;
 }
 
@@ -257,7 +293,12 @@ static enum kva_status read_value(struct kva_build *build, const struct kva_arch
     value->key = key->n_keys > 0 ? key->keys[0] : key->name;
     const char *rest;
     json_t *found = find_value(build, key, value, &rest);
-    enum kva_status status;
+    enum kva_status status = KVA_OK;
+    for (unsigned i = 0; i < key->n_keys && found == NULL && status == KVA_OK; i++)
+        status = key->keys[i][0] == '/' ? check_parents(build, build->root, key->keys[i] + 1)
+                                        : check_parents(build, build->text, key->keys[i]);
+    if (status != KVA_OK)
+        return status;
     if (found == NULL && key->absent == NULL)
         return kva_build_fail(build, value->key, "is missing and %s has no default for it", build->arch->model_type);
     if (found == NULL)

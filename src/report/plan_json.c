@@ -1,4 +1,4 @@
-// plan as JSON: the keys of design.md, section 5, and a few more.
+// plan as JSON: the keys of docs/json.md and a few more.
 #include "report/plan_json.h"
 
 #include "report/words.h"

@@ -86,6 +86,9 @@ static json_t *unable(const struct kva_result *result)
     kva_json_set(object, "measured", json_null(), &failed);
     kva_json_set(object, "live_cache_bytes", json_null(), &failed);
     kva_json_set(object, "difference_bytes", json_null(), &failed);
+    kva_json_set(object, "process_tolerance_bytes", json_null(), &failed);
+    kva_json_set(object, "levels", json_null(), &failed);
+    kva_json_set(object, "timing", json_null(), &failed);
     kva_json_set(object, "verdict", json_string("error"), &failed);
     kva_json_set(object, "explanation", kva_json_text(kva_error_line(&result->error, line, sizeof line)), &failed);
     if (!failed)

@@ -1,4 +1,4 @@
-// show as JSON: the keys of design.md, section 5, and a few more.
+// show as JSON: the keys of docs/json.md and a few more.
 #include "report/show_json.h"
 
 #include <math.h>

@@ -81,7 +81,9 @@ static enum kva_status resolve(struct kva_result *result, const struct kva_promp
         if (spec->prefill > prompt->total)
             return kva_fail(error, KVA_BAD_INPUT, NULL, "--prefill", "%" PRIu64 " is more than the %" PRIu64 " tokens",
                             spec->prefill, prompt->total);
-        spec->decode = 0;
+        if (spec->decode > 0)
+            return kva_fail(error, KVA_BAD_INPUT, NULL, "--decode",
+                            "chooses tokens, but --prefill, --logits and --reference run the tokens that are given");
     }
     uint64_t needed;
     if (!kva_add(prompt->longest, spec->decode, &needed))
@@ -113,7 +115,9 @@ static enum kva_status make_plan(struct kva_result *result, struct kva_error *er
 static enum kva_status alloc_kept(struct kva_result *result, struct kva_error *error)
 {
     const struct kva_case *spec = &result->spec;
-    uint64_t bytes;
+    uint64_t bytes, generated;
+    if (!kva_mul(spec->decode, spec->sequences, &generated) || !kva_add(generated, spec->sequences, &generated))
+        return kva_fail(error, KVA_BAD_INPUT, NULL, "--decode", "is too many tokens");
     if (spec->reference_form) {
         result->logit_rows = result->prompt_tokens;
         result->decode_rows = result->prompt_tokens - spec->prefill;

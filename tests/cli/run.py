@@ -35,7 +35,7 @@ from hub import Hub
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-# The keys that others may rely on: design, "JSON that others may rely on".
+# The keys that others may rely on: docs/json.md.
 MODEL = ["id", "source", "model_type", "architecture", "family", "context_limit", "dtype", "parameters", "weight_bytes"]
 SHOW_CACHE = ["kind", "kv_heads", "k_dim", "v_dim", "window", "window_inert", "bytes_per_token", "state_bytes",
               "reads_layer"]
@@ -51,9 +51,11 @@ KEYS = {
              "capacity": ["kv_budget_bytes", "tokens", "sequences_at_context", "max_context"]},
     "verify": {"": ["schema", "device", "cases"],
                "cases": ["model", "policy", "context", "sequences", "kv_dtype", "predicted", "measured",
-                         "live_cache_bytes", "difference_bytes", "verdict"],
-               "cases.predicted": ["weights", "cache", "activations", "process"],
-               "cases.measured": ["weights", "cache", "activations", "process"]},
+                         "live_cache_bytes", "difference_bytes", "process_tolerance_bytes", "levels", "verdict",
+                         "explanation", "timing"],
+               "cases.predicted": ["weights", "cache", "activations", "workspace", "process"],
+               "cases.measured": ["weights", "cache", "activations", "workspace", "process"],
+               "cases.levels": ["asked", "given", "lossless", "right"]},
 }
 
 
@@ -62,6 +64,8 @@ def objects(value, path):
     for name in [part for part in path.split(".") if part]:
         found = []
         for item in value if isinstance(value, list) else [value]:
+            if item[name] is None:  # of a case that could not run
+                continue
             found += item[name] if isinstance(item[name], list) else [item[name]]
         value = found
     return value if isinstance(value, list) else [value]

@@ -1,7 +1,8 @@
 """What each published model needs to cache: one formula per model type, in the words of its own config.
 
-Written from the facts alone (the published configs and class defaults of each model type; Transformers 5.17 where
-those leave a doubt), never from the planner's code: it is the other witness.
+Written from the published configs and from the configuration and modeling classes of Transformers 5.17 (or the
+publisher's own code; `references` in data/architectures/TYPE.yaml names the file), never from the planner's code: it is
+the other witness.
 
 A formula takes the text decoder's config and the model's dtype width and returns one layer after the other. A layer is a
 letter of docs/pattern.md and its terms:
@@ -10,8 +11,6 @@ letter of docs/pattern.md and its terms:
     ("per", r, n)       n elements of the KV type for every r whole tokens
     ("fixed", b)        b bytes
 """
-
-CS = "config-semantics.md"
 
 
 class Unknown(Exception):
@@ -59,7 +58,7 @@ def states(layers):
 
 
 def unshared(config):
-    """The same model, were no layer to read another's cache: what sharing saves (design.md 1) is the difference."""
+    """The same model, were no layer to read another's cache: what sharing saves is the difference."""
     c = text_config(config)
     if c["model_type"] in ("phi4flash", "hunyuan"):
         return [Layer("F", ("grow", gqa(c))) if layer.letter == "X" else layer for layer in layers_of(config)]
@@ -84,18 +83,18 @@ def pattern(layers):
 # ---- the pieces --------------------------------------------------------------------------------------------------------
 
 def get(c, key, default):
-    """The value of a key, its class default where it is absent (config-semantics.md 0.2: absent is not null)."""
+    """The value of a key, its class default where it is absent: absent is not null."""
     return c[key] if key in c else default
 
 
 def kv_heads(c, absent=None):
-    """null means one KV head for each attention head; absent means the class default (config-semantics.md A.2)."""
+    """null means one KV head for each attention head; absent means the class default."""
     n = get(c, "num_key_value_heads", absent)
     return n if n is not None else c["num_attention_heads"]
 
 
 def head_dim(c, absent=None):
-    """null or 0 means hidden / heads (config-semantics.md A.1)."""
+    """null or 0 means hidden / heads."""
     return get(c, "head_dim", absent) or c["hidden_size"] // c["num_attention_heads"]
 
 
@@ -104,7 +103,7 @@ def limit(c):
 
 
 def windowed(c, w, n):
-    """A window that never binds (w >= the context limit) is inert and its layer full (design.md 1); so is none at all."""
+    """A window that never binds (w >= the context limit) is inert and its layer full here; so is none at all."""
     if not w or (limit(c) and w >= limit(c)):
         return Layer("F", ("grow", n))
     return Layer("S", ("window", w, n))
@@ -120,12 +119,12 @@ def uniform(absent_kv=None, absent_dim=None):
 
 
 def mha(layers, heads, hidden):
-    """Models without a KV-head field: every head has its own K and V, hidden wide (config-semantics.md A.2)."""
+    """Models without a KV-head field: every head has its own K and V, hidden wide."""
     return lambda c, b: [Layer("F", ("grow", 2 * (c[hidden] // c[heads]) * c[heads]))] * c[layers]
 
 
 def listed(c, full, sliding):
-    """layer_types, cut to num_hidden_layers: a longer list has MTP layers behind (config-semantics.md 0.4, step3p5)."""
+    """layer_types, cut to num_hidden_layers: a longer list has MTP layers behind (step3p5)."""
     labels = {"full_attention": full, "attention": full, "sliding_attention": sliding}
     return [labels[x] for x in c["layer_types"][:c["num_hidden_layers"]]]
 
@@ -135,8 +134,8 @@ def listed(c, full, sliding):
 # llama: kv null -> heads; head_dim null -> hidden / heads (A.1, A.2). num_key_value_heads is present in every entry.
 # cohere, olmo2, stablelm, glm4_moe, minimax_m2 (attn_type_list of ones is inert, trap E5), hunyuan_v1_dense (no CLA in the
 # class, trap E6), internlm2, minicpm, deepseek (MoE 16B, GQA), baichuan, internlm (no kv key: MHA): uniform full attention.
-# dots1: sliding only from max_window_layers on, whose default 62 is the layer count: every layer full (B.2).
-# mimo: use_sliding_window false (model-traps.md); num_nextn_predict_layers is MTP, not counted.
+# dots1: sliding only from max_window_layers on, whose default 62 is the layer count: every layer full.
+# mimo: use_sliding_window false in the published file; num_nextn_predict_layers is MTP, not counted.
 
 def mixtral(c, b):
     """All layers sliding if sliding_window is not null; class default null (architectures.yaml mixtral, phi3, ministral3)."""
@@ -153,7 +152,7 @@ def mistral(c, b):
 
 
 def qwen2(c, b):
-    """use_sliding_window (default false) switches the window on, from layer max_window_layers on (B.2; trap E1)."""
+    """use_sliding_window (default false) switches the window on, from layer max_window_layers on (a trap: many files state a window and switch it off)."""
     n = gqa(c, 32, 128 if c["model_type"] == "qwen3" else None)
     on = c.get("use_sliding_window", False) and c.get("sliding_window")
     return [windowed(c, on if on and i >= get(c, "max_window_layers", 28) else None, n) for i in range(c["num_hidden_layers"])]
@@ -191,7 +190,7 @@ def nemotron_nas(c, b):
 
 
 def hunyuan(c, b):
-    """use_cla: layers with i mod cla_share_factor [2] == 0 own a cache, the others read it (B.2; vLLM hunyuan_v1.py:489)."""
+    """use_cla: layers with i mod cla_share_factor [2] == 0 own a cache, the others read it (vLLM hunyuan_v1.py:489)."""
     own, reader = Layer("F", ("grow", gqa(c))), Layer("X")
     factor = get(c, "cla_share_factor", 2) if c.get("use_cla") else 1
     return [reader if i % factor else own for i in range(c["num_hidden_layers"])]
@@ -200,13 +199,13 @@ def hunyuan(c, b):
 # ---- windows and chunks ----------------------------------------------------------------------------------------------------
 
 def gemma2(c, b):
-    """Even layers slide (B.2); 4 KV heads and head_dim 256 by class."""
+    """Even layers slide; 4 KV heads and head_dim 256 by class."""
     n = gqa(c, 4, 256)
     return [windowed(c, None if i % 2 else get(c, "sliding_window", 4096), n) for i in range(c["num_hidden_layers"])]
 
 
 def olmo3(c, b):
-    """Full if (i+1) mod 4 == 0, else sliding [4096] (B.2)."""
+    """Full if (i+1) mod 4 == 0, else sliding [4096]."""
     return [windowed(c, get(c, "sliding_window", 4096) if (i + 1) % 4 else None, gqa(c)) for i in range(c["num_hidden_layers"])]
 
 
@@ -222,7 +221,7 @@ def gemma3_text(c, b):
 
 
 def by_list(absent_kv=None, absent_dim=None, default_window=None):
-    """layer_types decides (config-semantics.md 0.4)."""
+    """layer_types decides."""
     def formula(c, b):
         n = gqa(c, absent_kv, absent_dim)
         return listed(c, Layer("F", ("grow", n)), windowed(c, get(c, "sliding_window", default_window), n))
@@ -230,8 +229,8 @@ def by_list(absent_kv=None, absent_dim=None, default_window=None):
 
 
 def llama4_text(c, b):
-    """no_rope_layers[i] = 1 (has RoPE) is chunked, 0 full; missing or [] means int((i+1) mod 4 != 0); the chunk is 8192
-    (B.2, E10). At a whole number of chunks the current chunk holds attention_chunk_size tokens, as min(c, chunk) says."""
+    """no_rope_layers[i] = 1 (has RoPE) is chunked, 0 full; missing or [] means int((i+1) mod 4 != 0); the chunk is
+    8192. At a whole number of chunks the current chunk holds attention_chunk_size tokens, as min(c, chunk) says."""
     n = gqa(c, 8, 128)
     every = get(c, "no_rope_layer_interval", 4)
     rope = c.get("no_rope_layers") or [int((i + 1) % every != 0) for i in range(c["num_hidden_layers"])]
@@ -240,7 +239,7 @@ def llama4_text(c, b):
 
 def mimo_v2_flash(c, b):
     """hybrid_layer_pattern[i]: 1 slides with swa_* heads and widths, 0 is full; K and V differ (192 and 128).
-    attention_chunk_size is inert (B.2, E4)."""
+    attention_chunk_size is inert."""
     full = Layer("F", ("grow", c["num_key_value_heads"] * (c["head_dim"] + c["v_head_dim"])))
     swa = c["swa_num_key_value_heads"] * (c["swa_head_dim"] + c["swa_v_head_dim"])
     return [windowed(c, c["sliding_window_size"], swa) if x else full for x in c["hybrid_layer_pattern"]]
@@ -269,7 +268,7 @@ def gemma4_text(c, b):
 
 def phi4flash(c, b):
     """h = L/2. Even i <= h: Mamba-1; even i > h: gated memory unit, nothing. Odd i < h: window; i = h+1: the only full
-    cache; odd i > h+1 read it (B.2 phi4flash). Mamba-1: (K-1) x d + d x N, d = 2 x hidden, N = 16, K = 4 by class."""
+    cache; odd i > h+1 read it. Mamba-1: (K-1) x d + d x N, d = 2 x hidden, N = 16, K = 4 by class."""
     layers, h = c["num_hidden_layers"], c["num_hidden_layers"] // 2
     n = gqa(c, 4)
     window = c.get("sliding_window", 2047)
@@ -289,12 +288,12 @@ def phi4flash(c, b):
 # ---- latents ---------------------------------------------------------------------------------------------------------------
 
 def row(c, rank=512, rope=64):
-    """kv_lora_rank + qk_rope_head_dim elements a token, one head, no V (config-semantics.md C, MLA)."""
+    """kv_lora_rank + qk_rope_head_dim elements a token, one head, no V (MLA)."""
     return get(c, "kv_lora_rank", rank) + get(c, "qk_rope_head_dim", rope)
 
 
 def mla(c, b):
-    """deepseek_v2, deepseek_v3, kimi_k2 (remapped to deepseek_v3, config-semantics.md 0.1). KV heads and head_dim are
+    """deepseek_v2, deepseek_v3, kimi_k2 (remapped to deepseek_v3). KV heads and head_dim are
     decoys (E8); num_nextn_predict_layers is MTP and not counted."""
     return [Layer("M", ("grow", row(c)))] * c["num_hidden_layers"]
 
@@ -316,7 +315,7 @@ def glm_moe_dsa(c, b):
 def deepseek_v4(c, b):
     """Every layer: one K=V head of head_dim in a window of 128, counted once. Ratio 4: an entry of head_dim and an index key
     for each 4 tokens; ratio 128: an entry for each 128 tokens (C.8). What waits to be compressed is a state, so of fixed
-    size (design.md 1): up to ratio - 1 tokens, kv and gate, of two series each for ratio 4, where the last group's first
+    size: up to ratio - 1 tokens, kv and gate, of two series each for ratio 4, where the last group's first
     series (4 x dim, kv and gate) is kept besides; for the compressor and for the indexer (C.8; Transformers 5.17
     modeling_deepseek_v4.py:162-292)."""
     ratios = c["compress_ratios"][:c["num_hidden_layers"]]
@@ -343,17 +342,17 @@ def minimax_m3(c, b):
 # ---- states ----------------------------------------------------------------------------------------------------------------
 
 def mamba1(inner, kernel, n, b):
-    """(K-1) x d_inner + d_inner x N (config-semantics.md C), in the model's dtype."""
+    """(K-1) x d_inner + d_inner x N, in the model's dtype."""
     return ("fixed", (kernel - 1 + n) * inner * b)
 
 
 def mamba2(heads, dim, n, groups, kernel, b, ssm):
-    """(K-1) x (H*P + 2*G*N) in the model's dtype + H x P x N in the state's (config-semantics.md C)."""
+    """(K-1) x (H*P + 2*G*N) in the model's dtype + H x P x N in the state's."""
     return ("fixed", (kernel - 1) * (heads * dim + 2 * groups * n) * b + heads * dim * n * ssm)
 
 
 def jamba(c, b):
-    """Attention iff i mod period [8] == offset [4], else Mamba-1 with d_inner = mamba_expand x hidden (B.2, C)."""
+    """Attention iff i mod period [8] == offset [4], else Mamba-1 with d_inner = mamba_expand x hidden."""
     kv = Layer("F", ("grow", gqa(c, 8)))
     inner = get(c, "mamba_expand", 2) * c["hidden_size"]
     state = Layer("R", mamba1(inner, get(c, "mamba_d_conv", 4), get(c, "mamba_d_state", 16), b))
@@ -362,14 +361,14 @@ def jamba(c, b):
 
 
 def falcon_mamba(c, b):
-    """Mamba-1 everywhere; the file's intermediate_size is the inner width, `expand` a decoy (model-traps.md)."""
+    """Mamba-1 everywhere; the file's intermediate_size is the inner width, `expand` a decoy."""
     inner = c.get("intermediate_size") or get(c, "expand", 2) * c["hidden_size"]
     return [Layer("R", mamba1(inner, get(c, "conv_kernel", 4), get(c, "state_size", 16), b))] * c["num_hidden_layers"]
 
 
 def falcon_h1(c, b):
     """Every layer holds K and V and a Mamba-2 state; H x P = mamba_n_heads x mamba_d_head, which mamba_d_ssm equals where it
-    is given and not mamba_expand x hidden (B.2; model-traps.md on the 0.5B file without mamba_d_ssm)."""
+    is given and not mamba_expand x hidden (the 0.5B file has no mamba_d_ssm)."""
     state = mamba2(get(c, "mamba_n_heads", 128), c["mamba_d_head"], get(c, "mamba_d_state", 256), get(c, "mamba_n_groups", 1),
                    get(c, "mamba_d_conv", 4), b, b)
     return [Layer("H", ("grow", gqa(c, 8)), state)] * c["num_hidden_layers"]
@@ -404,7 +403,7 @@ def nemotron_h(c, b):
 
 
 def gdn(c, b, ssm):
-    """Gated delta net: (K-1) x (2 Hk Dk + Hv Dv) in the model's dtype + Hv x Dk x Dv (config-semantics.md C)."""
+    """Gated delta net: (K-1) x (2 Hk Dk + Hv Dv) in the model's dtype + Hv x Dk x Dv."""
     hk, hv = get(c, "linear_num_key_heads", 16), get(c, "linear_num_value_heads", 32)
     dk, dv = get(c, "linear_key_head_dim", 128), get(c, "linear_value_head_dim", 128)
     return Layer("R", ("fixed", (get(c, "linear_conv_kernel_dim", 4) - 1) * (2 * hk * dk + hv * dv) * b + hv * dk * dv * ssm))
@@ -412,8 +411,7 @@ def gdn(c, b, ssm):
 
 def qwen3_next(c, b):
     """Full if (i+1) mod full_attention_interval [4] == 0, layer_types wins. The recurrent state: mamba_ssm_dtype where the
-    file says it (Qwen3.5: float32), else float32 too, as the kernels keep it (config-semantics.md C: "fp32 in the torch
-    path"; the 3.07 GiB of users-and-peers.md section 2 is with float32, bf16 gives 3.04). MTP layers are not counted."""
+    file says it (Qwen3.5: float32), else float32 too, as the kernels keep it ("fp32 in the torch path"; 3.07 GiB is with float32, bf16 gives 3.04). MTP layers are not counted."""
     ssm = {"float32": 4, "bfloat16": 2, "float16": 2}[c.get("mamba_ssm_dtype", "float32")]
     full, state = Layer("F", ("grow", gqa(c, {"qwen3_5_text": 4}.get(c["model_type"], 2), 256))), gdn(c, b, ssm)
     if c.get("layer_types"):
@@ -422,8 +420,8 @@ def qwen3_next(c, b):
 
 
 def kimi_linear(c, b):
-    """full_attn_layers and kda_layers are 1-based; MLA rows are kv_lora_rank + qk_rope_head_dim also with mla_use_nope
-    (E7); KDA: (K-1) x 3 H D in the model's dtype + H x D x D in fp32 always (config-semantics.md C, worked check K3)."""
+    """full_attn_layers and kda_layers are 1-based; MLA rows are kv_lora_rank + qk_rope_head_dim also with
+    mla_use_nope; KDA: (K-1) x 3 H D in the model's dtype + H x D x D in fp32 always."""
     a = c["linear_attn_config"]
     h, d = a["num_heads"], a["head_dim"]
     state = Layer("R", ("fixed", (a["short_conv_kernel_size"] - 1) * 3 * h * d * b + h * d * d * 4))
@@ -514,7 +512,7 @@ ARCHITECTURES = {"GPTNeoXForCausalLM": "gpt_neox"}
 
 
 def text_config(config):
-    """The text decoder (config-semantics.md 0.1), with its model type."""
+    """The text decoder, with its model type."""
     inner = config.get("text_config")
     c = dict(inner if inner is not None else config)
     if not c.get("model_type"):

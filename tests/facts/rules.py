@@ -1,11 +1,11 @@
-"""The rules of config-semantics.md section B.2 that its check vectors leave out, and the states of its section C."""
+"""Rules that the check vectors leave out, and the sizes of states. Source: the classes named in formulas.py."""
 from formulas import Layer, mamba1, mamba2
 from harness import expect, letters
 from traps import MIMO_V2
 from statements import (BF16, F, cache, kinds, model, need, of, pattern, says, state_bytes, tests, types)
 
 
-# ---- config-semantics.md B.2: the rules that the vectors leave out -------------------------------------------------------------
+# ---- rules that the vectors leave out -------------------------------------------------------------
 
 def run(h):
     layers(h)
@@ -15,13 +15,13 @@ def run(h):
 def layers(h):
     limit = dict(max_position_embeddings=131072)
     tests(h, "rule", [
-        ("afmoe", "B.2", of("afmoe", num_hidden_layers=8), pattern("S3 F1 S3 F1")),
-        ("cohere2", "B.2", of("cohere2", num_hidden_layers=9), pattern("S3 F1 S3 F1 S1")),
-        ("granite_swa", "B.2: full first", of("granite_swa", num_hidden_layers=6), pattern("F1 S3 F1 S1")),
-        ("muse_glimmer_text", "B.2: counted from the last layer", of("muse_glimmer_text", num_hidden_layers=6), pattern("S1 F1 S3 F1")),
-        ("dots1 max_window_layers", "B.2: as qwen2 without the switch", of("dots1", num_hidden_layers=4, max_window_layers=2,
+        ("afmoe", "class rule", of("afmoe", num_hidden_layers=8), pattern("S3 F1 S3 F1")),
+        ("cohere2", "class rule", of("cohere2", num_hidden_layers=9), pattern("S3 F1 S3 F1 S1")),
+        ("granite_swa", "full first", of("granite_swa", num_hidden_layers=6), pattern("F1 S3 F1 S1")),
+        ("muse_glimmer_text", "counted from the last layer", of("muse_glimmer_text", num_hidden_layers=6), pattern("S1 F1 S3 F1")),
+        ("dots1 max_window_layers", "as qwen2 without the switch", of("dots1", num_hidden_layers=4, max_window_layers=2,
          sliding_window=1024, max_position_embeddings=32768), pattern("F2 S2")),
-        ("smollm3 off", "B.2", of("smollm3", num_hidden_layers=8, sliding_window=4096), pattern("F8")),
+        ("smollm3 off", "class rule", of("smollm3", num_hidden_layers=8, sliding_window=4096), pattern("F8")),
         ("mixtral absent", "null by class", of("mixtral", num_hidden_layers=4), pattern("F4")),
         ("starcoder2 window", "all layers", of("starcoder2", num_hidden_layers=4, sliding_window=2048, **limit), pattern("S4")),
         ("phimoe window", "all layers", of("phimoe", num_hidden_layers=4, sliding_window=2047, **limit), pattern("S4")),
@@ -34,8 +34,8 @@ def layers(h):
          num_hidden_layers=3, num_attention_heads=64, num_key_value_heads=8, head_dim=128, **limit), pattern("F3")),
         ("olmo_hybrid", "i mod 4 == 3 full", of("olmo_hybrid", num_hidden_layers=8), pattern("R3 F1 R3 F1")),
         ("olmo_hybrid short", "none full: the last is", of("olmo_hybrid", num_hidden_layers=3), pattern("R2 F1")),
-        ("qwen3_next interval 2", "B.2", of("qwen3_next", num_hidden_layers=5, full_attention_interval=2), pattern("R1 F1 R1 F1 R1")),
-        ("qwen4_exp_text", "B.2", of("qwen4_exp_text", hidden_size=2048, num_attention_heads=16, num_hidden_layers=8, **limit),
+        ("qwen3_next interval 2", "class rule", of("qwen3_next", num_hidden_layers=5, full_attention_interval=2), pattern("R1 F1 R1 F1 R1")),
+        ("qwen4_exp_text", "class rule", of("qwen4_exp_text", hidden_size=2048, num_attention_heads=16, num_hidden_layers=8, **limit),
          pattern("R3 F1 R3 F1", also=("H3 F1 H3 F1",))),
         ("kimi_linear without lists", "B.2 says MLA where (i+1) mod 4 == 0; Transformers 5.17 where i and i mod 4 == 0",
          of("kimi_linear", num_hidden_layers=8), pattern("R3 M1 R3 M1", also=("R4 M1 R3",))),
@@ -49,7 +49,7 @@ def layers(h):
          layer_group_size=4, hidden_size=2048, num_attention_heads=16, head_dim=128, **limit), pattern("R3 M1 R3 M1 R2")),
         ("bailing_hybrid V3", "and the tail", of("bailing_hybrid", architectures=["BailingMoeV3ForCausalLM"], num_hidden_layers=10,
          layer_group_size=4, hidden_size=2048, num_attention_heads=16, head_dim=128, **limit), pattern("R3 M1 R3 M3")),
-        ("jamba offset", "B.2", of("jamba", num_hidden_layers=6, attn_layer_period=3, attn_layer_offset=1), pattern("R1 F1 R2 F1 R1")),
+        ("jamba offset", "class rule", of("jamba", num_hidden_layers=6, attn_layer_period=3, attn_layer_offset=1), pattern("R1 F1 R2 F1 R1")),
         ("bamba null", "all Mamba-2", of("bamba", num_hidden_layers=4), pattern("R4")),
         ("zamba2 default", "m, (5m, h) x 7, 4m, h, 3m, h, 2m", of("zamba2"), pattern("R6 H1 " + "R5 H1 " * 6 + "R4 H1 R3 H1 R2")),
         ("plamo2", "mamba where i mod 2 != 1; full only in full_attention_idx", of("plamo2", num_hidden_layers=4, hidden_size=4096,
@@ -73,7 +73,7 @@ def layers(h):
     ])
 
 
-# ---- config-semantics.md C: states (K - 1 columns, design.md 1) -----------------------------------------------------------------
+# ---- states (K - 1 columns) -----------------------------------------------------------------
 
 def states(h):
     xlstm = 8 * 256 * 512 + 8 * 256 + 8

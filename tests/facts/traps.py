@@ -1,5 +1,5 @@
-"""The check vectors of config-semantics.md section F and the traps of its section E, of model-traps.md and of
-users-and-peers.md as statements. Each test names the fact that it stands for."""
+"""Check vectors, executed with the classes of Transformers 5.17, and traps that published configs set. Each test names what
+it stands for."""
 import formulas
 from formulas import Layer, mamba1, mamba2
 from harness import expect
@@ -8,7 +8,7 @@ from statements import (BF16, F, bytes_at, cache, kinds, layer_count, model, nam
                         refused, same_need_as, says, state_bytes, tests, types)
 
 
-# ---- config-semantics.md F -------------------------------------------------------------------------------------------------
+# ---- check vectors: classes with these keys, executed -------------------------------------------------------------------------------------------------
 
 def vectors(h):
     tests(h, "vector", [
@@ -83,7 +83,7 @@ def full(n, layers):
 
 def run(h):
     tests(h, "trap", [
-        # config-semantics.md E
+        # what absent and null mean
         ("E1 use_sliding_window false", "Qwen2.5-14B: window 131072, max_window_layers 70 > 48 layers: inert", QWEN25_14B,
          pattern("F48"), need(full(2048, 48)), cache(0, window_inert=True)),
         ("E1 qwen3_moe null window", "Qwen3-30B-A3B", of("qwen3_moe", hidden_size=2048, num_hidden_layers=48, num_attention_heads=32,
@@ -94,7 +94,7 @@ def run(h):
         ("E2 window above the limit", "Phi-4-mini: 262144 > 131072 never binds and is reported", of("phi3", hidden_size=3072,
          num_hidden_layers=32, num_attention_heads=24, num_key_value_heads=8, sliding_window=262144, max_position_embeddings=131072, **BF16),
          pattern("F32"), cache(0, window=262144, window_inert=True, kind="full"), need(full(2048, 32))),
-        ("window equal to the limit", "w >= the limit is inert (design.md 1; Ministral-8B 32768 = 32768)",
+        ("window equal to the limit", "w >= the limit is inert (Ministral-8B 32768 = 32768)",
          dict(MISTRAL, sliding_window=32768), pattern("F32"), cache(0, window_inert=True)),
         ("window below the limit by one", "it binds", dict(MISTRAL, sliding_window=32767), pattern("S32"), cache(0, window=32767)),
         ("E3 mistral absent", "the key absent means 4096", MISTRAL, pattern("S32"), cache(0, window=4096),
@@ -186,7 +186,7 @@ def run(h):
          model(dtype="bf16")),
         ("E17 recurrent_gemma recurrent layers", "they keep a state, no window", of("recurrent_gemma", num_hidden_layers=3),
          kinds(0, "state"), kinds(2, "sliding")),
-        # model-traps.md
+        # published files
         ("indexer_types", "GLM-5.2: only `full` layers own an index", dict(GLM5, num_hidden_layers=4,
          indexer_types=["full", "shared", "shared", "full"]), pattern("I1 M2 I1"),
          need([Layer("I", ("grow", 704)), Layer("M", ("grow", 576)), Layer("M", ("grow", 576)), Layer("I", ("grow", 704))])),
@@ -330,7 +330,7 @@ def run(h):
          layer_types=types("SSSF"), max_position_embeddings=131072)), pattern("S3 F1")),
         ("quantized weights", "mxfp4 weights do not change the cache", GPT_OSS,
          lambda h, config, why: expect("need", formulas.need(OSS, 4096), h.json(["plan", h.write(config), "--context", "4096"])["bytes"]["need"], why)),
-        ("90k", "32k is 32768, so 90k is 92160 (design.md 1)", MLA,
+        ("90k", "32k is 32768, so 90k is 92160", MLA,
          lambda h, config, why: expect("context", 92160, h.json(["plan", h.write(config), "--context", "90k"])["deployment"]["context"], why)),
         ("two sequences", "totals are for all sequences; a state too", NEMOTRON,
          lambda h, config, why: expect("need", 2 * formulas.need(NEMOTRON_LAYERS, 4096), h.json(
@@ -348,7 +348,7 @@ def more(h):
         return lambda h, config, why: expect("need with --kv-dtype " + kv, want, h.json(
             ["plan", h.write(config), "--context", "4096", "--kv-dtype", kv])["bytes"]["need"], why)
     tests(h, "trap", [
-        # where the text decoder is (config-semantics.md 0.1)
+        # where the text decoder is
         ("text_config in a type that is no wrapper", "text_config is used whenever it is there", of("ministral3",
          text_config=of("ministral3", num_hidden_layers=3)), layer_count(3)),
         ("decoder", "one of decoder, generator, text_config", of("encoder-decoder", decoder=inner), layer_count(3)),

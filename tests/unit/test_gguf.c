@@ -510,6 +510,24 @@ START_TEST(a_key_that_nobody_knows_is_warned_about)
 }
 END_TEST
 
+START_TEST(a_frequency_base_that_is_no_float_is_named)
+{
+    struct writer w;
+    struct kva_model *model;
+    struct kva_error error = {0};
+    start(&w, 3);
+    put_string(&w, "general.architecture", "llama");
+    put_u32(&w, "llama.context_length", 4096);
+    put_u32(&w, "llama.embedding_length", 64);
+    put_u32(&w, "llama.block_count", 2);
+    put_u32(&w, "llama.attention.head_count", 4);
+    put_u32(&w, "llama.rope.freq_base", 10000);
+    ck_assert_int_eq(kva_model_open(atlas, save(&w, "m.gguf"), NULL, &model, &error), KVA_BAD_INPUT);
+    ck_assert_str_eq(error.key, "llama.rope.freq_base");
+    ck_assert_ptr_nonnull(strstr(error.text, "floating-point"));
+}
+END_TEST
+
 // ---------------------------------------------------------------- the same plan as the config.json of the same model
 
 static void same_as(const char *path, const char *catalogue)
@@ -624,6 +642,7 @@ int main(void)
     tcase_add_test(tests, an_unknown_architecture_is_refused_with_its_keys);
     tcase_add_test(tests, a_shape_that_the_architecture_cannot_have_is_refused);
     tcase_add_test(tests, a_key_that_nobody_knows_is_warned_about);
+    tcase_add_test(tests, a_frequency_base_that_is_no_float_is_named);
     tcase_add_test(tests, a_header_plans_as_its_config_json);
     tcase_add_test(tests, every_file_of_data_gguf_keeps_its_schema);
     suite_add_tcase(suite, tests);

@@ -310,6 +310,27 @@ START_TEST(keys_that_nobody_reads_are_warned_about)
 }
 END_TEST
 
+// However many keys nobody reads, what else is to be said is not lost behind them.
+START_TEST(many_strange_keys_push_no_warning_out)
+{
+    char json[4096];
+    int length = snprintf(json, sizeof json,
+                          "{\"model_type\": \"llama\", \"quantization_config\": "
+                          "{\"quant_method\": \"awq\"}");
+    for (int i = 0; i < 40; i++)
+        length += snprintf(json + length, sizeof json - (size_t)length, ", \"kv_strange_%d\": 1", i);
+    snprintf(json + length, sizeof json - (size_t)length, "}");
+    struct kva_model *model = open_text(json);
+    bool more = false, weights = false;
+    for (size_t i = 0; i < model->n_warnings; i++) {
+        more = more || strstr(model->warnings[i], "24 more keys") != NULL;
+        weights = weights || strstr(model->warnings[i], "weight bytes are unknown") != NULL;
+    }
+    ck_assert(more && weights);
+    kva_model_close(model);
+}
+END_TEST
+
 START_TEST(unknown_architectures_are_refused)
 {
     const char *json = "{\"model_type\": \"novel\", \"architectures\": [\"NovelForCausalLM\"], \"layer_types\": [], "
@@ -637,6 +658,10 @@ START_TEST(architecture_files_are_checked)
            17, "name", "{i} once");
     breaks(TOY_HEAD TOY_KEYS TOY_KINDS TOY_ROPE TOY_RULES "tensors:\n  - {role: king, name: x, shape: [1], class: a}\n",
            17, "role", "");
+    breaks(TOY_HEAD TOY_KEYS "  - {name: eps, keys: [e], type: real, absent: 1e-6}\n  - {name: act, keys: [a], type: "
+                             "text, absent: silu}\n" TOY_KINDS TOY_ROPE TOY_RULES
+                             "decoder: {norm: rms, norm_eps: eps, activation: act, prune_from: wheels}\n",
+           0, "wheels", "\"wheels\"");
 }
 END_TEST
 
@@ -681,6 +706,7 @@ int main(void)
     tcase_add_test(tests, a_window_that_is_switched_off_is_kept_and_inert);
     tcase_add_test(tests, dtype_keys);
     tcase_add_test(tests, keys_that_nobody_reads_are_warned_about);
+    tcase_add_test(tests, many_strange_keys_push_no_warning_out);
     tcase_add_test(tests, unknown_architectures_are_refused);
     tcase_add_test(tests, rope_parameters_old_and_new);
     tcase_add_test(tests, rope_that_cannot_be_right);

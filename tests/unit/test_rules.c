@@ -239,7 +239,7 @@ START_TEST(lists_that_count_from_one)
     ck_assert_uint_eq(latent, 24);
     ck_assert_uint_eq(states, 69);
     ck_assert_int_eq(model->layers[3].caches[0].kind, KVA_CACHE_LATENT);
-    // 96 heads x 128 x 128 in float32 and 3 columns of 36,864 in bf16 (config-semantics.md, section C)
+    // 96 heads x 128 x 128 in float32 and 3 columns of 36,864 in bf16
     uint64_t bytes;
     ck_assert_int_eq(kva_need_bytes(&model->layers[0].caches[0], 1, KVA_BF16, KVA_BF16, &bytes, NULL), KVA_OK);
     ck_assert_uint_eq(bytes, 96 * 128 * 128 * 4 + 3 * 36864 * 2);

@@ -162,6 +162,18 @@ START_TEST(offsets_are_checked_against_everything)
 }
 END_TEST
 
+// Types of https://github.com/huggingface/safetensors, Dtype, that no engine computes with and checkpoints hold.
+START_TEST(packed_and_scale_types_are_read)
+{
+    static const struct {
+        const char *name;
+        uint64_t bytes;
+    } TYPES[] = {{"U16", 2}, {"U32", 4}, {"U64", 8}, {"F8_E8M0", 1}, {"C64", 8}};
+    for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++)
+        ck_assert_uint_eq(kva_dtype_bytes(kva_dtype_parse(TYPES[i].name)), TYPES[i].bytes);
+}
+END_TEST
+
 START_TEST(shapes_and_types_are_checked)
 {
     refuses("{\"w\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "unknown dtype \"F33\"", "w");
@@ -248,6 +260,7 @@ int main(void)
     tcase_add_test(tests, a_header_length_is_not_believed);
     tcase_add_test(tests, a_header_must_be_a_json_object);
     tcase_add_test(tests, offsets_are_checked_against_everything);
+    tcase_add_test(tests, packed_and_scale_types_are_read);
     tcase_add_test(tests, shapes_and_types_are_checked);
     tcase_add_test(tests, a_cut_file_is_refused_at_every_length);
     tcase_add_test(tests, shards_and_their_index);
