@@ -290,27 +290,131 @@ enum kva_status kva_catalogue_open(struct kva_atlas *atlas, const struct kva_cat
                                    struct kva_catalogue **catalogue, struct kva_error *error);
 void kva_catalogue_close(struct kva_catalogue *catalogue);
 
-// ---------------------------------------------------------------- deployments and plans
+// ---------------------------------------------------------------- deployments
 
-struct kva_deployment {
-    const char *engine;          // "exact" or "full"
-    uint64_t context;            // tokens of each sequence; 0: the model's limit
-    uint64_t sequences;          // 0: 1
-    enum kva_dtype kv_dtype;     // KVA_DTYPE_NONE: the model's
-    enum kva_dtype model_dtype;  // dtype of states without one of their own; KVA_DTYPE_NONE: the model's
-    uint64_t encoder_context;    // rows of encoder states where the config does not tell; 0: as `context`
+// A setting that a person may leave to the engine.
+enum kva_switch { KVA_UNSET = 0, KVA_OFF, KVA_ON };
+
+// An accelerator, as data/gpus.yaml describes it. Memory is what the driver reports, not what the vendor sells.
+struct kva_gpu {
+    const char *id, *name, *vendor;  // "h100-sxm", "NVIDIA H100 80GB HBM3", "nvidia"
+    uint64_t total_bytes;            // what CUDA's totalGlobalMem (torch, vLLM, SGLang, llama.cpp) says
+    double bytes_per_second;         // peak read bandwidth of its memory; 0: not known
+    double bf16_flops;               // dense bf16 operations per second; 0: not known
+    uint32_t compute_major, compute_minor;
+    bool fp8, fp4;
 };
 
-#define KVA_MAX_ASSUMED 12
+// What a person chooses. One structure for all engines: each field can be set by the spelling that an engine's users
+// type (kva_deployment_set). Zero, NULL and KVA_UNSET mean: not said. Strings are the caller's, or live as long as the
+// plan that resolved them.
+struct kva_deployment {
+    const char *engine;   // "exact", "vllm@0.19.1"; resolved: the engine's id
+    const char *version;  // resolved: "0.19.1"; "" for the built-in policies
+    bool nearest;         // take the nearest known version instead of refusing one that is not known
+
+    uint64_t context;          // tokens of each sequence; 0: the model's limit
+    bool auto_context;         // the engine picks the largest context that fits (vLLM's --max-model-len auto)
+    uint64_t sequences;        // sequences at a time; 0: 1
+    uint64_t max_sequences;    // what the engine is told to expect at most: --max-num-seqs, --max-running-requests
+    uint64_t prompt;           // tokens fed in before the first one is decoded; 0: all but one
+    uint64_t encoder_context;  // rows of encoder states where the config does not tell; 0: as `context`
+    uint64_t encoder_tokens;   // an engine's budget of encoder tokens in a batch
+
+    const char *kv_type, *kv_type_v;         // the cache's element type as typed: "fp8", "q8_0"; NULL: the model's
+    enum kva_dtype kv_dtype;                 // the same where it is a plain element type
+    enum kva_dtype model_dtype;              // of states without a dtype of their own; KVA_DTYPE_NONE: the model's
+    enum kva_dtype state_dtype, conv_dtype;  // of recurrent and of convolution states, where an engine lets choose
+    const char *skip_layers;                 // layers that keep the model's type: "0,1,sliding_window"
+
+    uint64_t tp, pp, dp, dcp, pcp;  // ranks of tensor, pipeline, data, decode-context and prefill-context parallelism
+    enum kva_switch dp_attention;   // attention is data-parallel inside tensor parallelism
+    const char *pp_partition;       // layers of each stage: "31,31"
+
+    uint64_t block_size;    // tokens of a block: --block-size, --page-size, --tokens-per-block
+    uint64_t batch_tokens;  // tokens of one pass: --max-num-batched-tokens, --chunked-prefill-size, --batch-size
+    uint64_t ubatch;        // llama.cpp's physical batch
+    uint64_t spec_tokens;   // speculative tokens a step
+    uint64_t draft_layers;  // attention layers of a draft model or of multi-token prediction
+    uint64_t rs_seq;        // llama.cpp's snapshots of a recurrent state
+
+    const char *gpu;                  // a name of the catalogue: "h100"
+    const struct kva_gpu *gpu_facts;  // resolved
+    uint64_t gpu_bytes;               // memory of one GPU; resolved from `gpu`
+    double memory_fraction;           // --gpu-memory-utilization, --mem-fraction-static, --free-gpu-memory-fraction
+    uint64_t kv_bytes;                // bytes for caches on one rank: --kv-cache-memory-bytes; resolved: the budget
+    uint64_t kv_tokens;               // --max-total-tokens, max_tokens
+    uint64_t kv_blocks;               // --num-gpu-blocks-override
+    uint64_t weight_bytes, activation_bytes, graph_bytes, other_bytes;  // of one rank
+
+    enum kva_switch hybrid_manager, prefix_caching, async_scheduling, chunked_prefill, swa_full, kv_unified;
+    enum kva_switch flash_attention, offload_kqv, cuda_graphs, static_cache, llm_class;
+    const char *attention_backend, *mamba_cache_mode, *manager, *windows, *window_shares, *cache_implementation;
+    uint64_t mamba_block_size, mamba_slots;
+    double swa_ratio, mamba_ratio;
+    uint64_t kv_bits, kv_group_size, quantized_kv_start, max_kv_size;
+};
+
+// Sets the field that an engine's users call `flag` ("--max-num-batched-tokens", "max_num_batched_tokens"); value: as
+// typed, "on" or NULL for a bare switch. "--no-..." turns a switch off. Errors: KVA_BAD_INPUT (no such flag, not a
+// value of its type).
+enum kva_status kva_deployment_set(struct kva_deployment *deployment, const char *flag, const char *value,
+                                   struct kva_error *error);
+
+// One way to set a field, for help texts and for whoever reads an engine's command line.
+#define KVA_MAX_SPELLINGS 8
+struct kva_deployment_flag {
+    const char
+        *names[KVA_MAX_SPELLINGS];  // "--max-num-batched-tokens", "--chunked-prefill-size", ...; NULL after the last
+    const char *shown;              // "N", "TYPE"; NULL: a switch
+    const char *help;
+};
+size_t kva_n_deployment_flags(void);
+const struct kva_deployment_flag *kva_deployment_flag(size_t index);
+// The flag that is spelled `name`; NULL: none. *negated: it was "--no-...".
+const struct kva_deployment_flag *kva_deployment_flag_find(const char *name, bool *negated);
+
+// ---------------------------------------------------------------- engines
+
+struct kva_engine_range {
+    const char *since, *until;  // NULL: from the first, to the newest known version
+    const char *value;
+    const char *const *references;  // ids of data/references.yaml
+    size_t n_references;
+};
+struct kva_engine_behaviour {
+    const char *name, *about;
+    struct kva_engine_range *values;
+    size_t n_values;
+};
+// What `kvatlas engines` shows of one engine.
+struct kva_engine_info {
+    const char *id, *name, *summary;
+    const char **versions, **dates;  // oldest first; none for the built-in policies
+    size_t n_versions;
+    struct kva_engine_behaviour *behaviours;
+    size_t n_behaviours;
+};
+size_t kva_n_engines(void);
+// index < kva_n_engines(). The result lives as long as the atlas. Errors: KVA_BAD_INPUT (a data file that breaks its
+// schema), KVA_MACHINE.
+enum kva_status kva_engine_info(struct kva_atlas *atlas, size_t index, const struct kva_engine_info **info,
+                                struct kva_error *error);
+
+// ---------------------------------------------------------------- plans
+
+#define KVA_MAX_ASSUMED 40
 
 struct kva_layer_plan {
     uint32_t index;
     int32_t reads_layer;  // -1: reads none
-    uint64_t need;        // bytes, all sequences
+    uint64_t need;        // bytes, all sequences, of the rank that holds the layer
     uint64_t allocated;
+    uint64_t logical;        // of `allocated`, what the engine itself calls the cache's size, where the two differ
     uint64_t sharing_saved;  // what it would have needed had it owned a cache
     uint64_t state;          // the part of `need` that does not grow
     uint64_t rows;           // cache rows (tokens) allocated for one sequence; 0 for states and shared layers
+    uint32_t stage;          // of pipeline parallelism
 };
 
 struct kva_pool {
@@ -320,27 +424,69 @@ struct kva_pool {
     uint64_t block_tokens, page_bytes, blocks, bytes;
 };
 
+enum kva_quantity_type { KVA_QUANTITY_COUNT, KVA_QUANTITY_REAL, KVA_QUANTITY_TEXT };
+// A number that an engine prints, or that a line of its log says: "tokens" = 74896.
+struct kva_quantity {
+    const char *name;
+    enum kva_quantity_type type;
+    uint64_t count;
+    double real;
+    const char *text;
+};
+
+// A line of the engine's log, as it will print it.
+struct kva_print_line {
+    const char *id;  // "capacity"
+    const char *text;
+    struct kva_quantity *quantities;
+    size_t n_quantities;
+};
+
+// What the memory of a rank holds. Nothing of it is known without a budget (a GPU, or bytes for caches).
+struct kva_capacity {
+    bool known;
+    uint64_t budget;    // bytes for caches on one rank
+    uint64_t reserved;  // of these, what the engine sets aside at start
+    uint64_t tokens;    // as the engine prints it
+    uint64_t sequences_at_context;
+    uint64_t max_context;  // largest context that the engine would start with for one sequence; KVA_UNKNOWN: not asked
+    bool fits;             // the sequences asked for, at the context asked for
+    const char *refusal;   // the engine's own words when it does not start; NULL: it starts
+};
+
 struct kva_plan {
     const struct kva_model *model;
-    struct kva_deployment deployment;  // resolved: no zero left
+    struct kva_deployment deployment;  // resolved
+    const char *engine_name;           // "vLLM"
     const char *engine_version;        // "" for the built-in policies
     const char *assumed[KVA_MAX_ASSUMED];
     size_t n_assumed;
-    uint64_t naive, need, allocated, overpay, sharing_saved, state;  // bytes, all sequences
-    double overpay_ratio;                                            // allocated / need; 1 when need is 0
+    // bytes of the rank that holds most, all sequences
+    uint64_t naive, need, allocated, overpay, sharing_saved, state;
+    uint64_t unassigned;   // the part of `allocated` that no layer uses: padding layers, null blocks, spare slots
+    uint64_t peak;         // the most that is held for a moment while a prompt is fed in; 0: not more than `allocated`
+    double overpay_ratio;  // allocated / need; 1 when need is 0
+    const char *overpay_why;                      // one line; "" when it takes no more than the need
+    uint64_t ranks, total_need, total_allocated;  // all ranks; `total_need` counts every cache once for each replica
     uint64_t bytes_per_token;  // need of one more token, all growing layers, one sequence, at this context
     uint64_t naive_bytes_per_token;
     struct kva_layer_plan *layers;
     size_t n_layers;
     struct kva_pool *pools;
     size_t n_pools;
+    struct kva_capacity capacity;
+    struct kva_print_line *prints;
+    size_t n_prints;
+    const char **references;  // of the engine's behaviours: "id: title, URL"
+    size_t n_references;
     void *arena;
 };
 
-// Errors: KVA_BAD_INPUT (no context given or known, overflow), KVA_REFUSED (unknown engine), KVA_MACHINE.
-// The model must outlive the plan.
-enum kva_status kva_plan_make(const struct kva_model *model, const struct kva_deployment *deployment,
-                              struct kva_plan **plan, struct kva_error *error);
+// Errors: KVA_BAD_INPUT (no context given or known, contradictory flags, overflow), KVA_REFUSED (unknown engine or
+// version, an architecture that the engine does not run), KVA_MACHINE. The model and the atlas must outlive the plan;
+// the atlas may be NULL for the built-in policies.
+enum kva_status kva_plan_make(struct kva_atlas *atlas, const struct kva_model *model,
+                              const struct kva_deployment *deployment, struct kva_plan **plan, struct kva_error *error);
 void kva_plan_free(struct kva_plan *plan);
 
 // Bytes that one cache keeps for one sequence at `context` tokens; 0 for a cache that reads another layer's. Errors:

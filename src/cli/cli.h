@@ -29,8 +29,8 @@ int kva_cli_fail(const struct kva_error *error);
 struct kva_model_options kva_cli_how(const struct kva_options *options);
 
 // A plan for each engine that was named. plans: [KVA_MAX_ENGINES]; free *n_plans of them, also after an error.
-enum kva_status kva_cli_plans(const struct kva_options *options, const struct kva_model *model, struct kva_plan **plans,
-                              size_t *n_plans, struct kva_error *error);
+enum kva_status kva_cli_plans(const struct kva_options *options, struct kva_atlas *atlas, const struct kva_model *model,
+                              struct kva_plan **plans, size_t *n_plans, struct kva_error *error);
 
 // The model that the first argument names, with its atlas. Release with kva_cli_close (either may be NULL).
 enum kva_status kva_cli_open(const struct kva_options *options, struct kva_atlas **atlas, struct kva_model **model,

@@ -10,11 +10,8 @@ int kva_cli_explain(struct kva_options *options)
     struct kva_plan *plan = NULL;
     struct kva_text text = {0};
     const struct kva_report_style style = kva_cli_style(options);
-    const struct kva_deployment deployment = {.engine = options->engines[0],
-                                              .encoder_context = options->encoder_context,
-                                              .context = options->context,
-                                              .sequences = options->sequences,
-                                              .kv_dtype = options->kv_dtype};
+    struct kva_deployment deployment = options->deployment;
+    deployment.engine = options->engines[0];
     enum kva_status status = KVA_OK;
     if (options->n_engines > 1)
         status =
@@ -22,7 +19,7 @@ int kva_cli_explain(struct kva_options *options)
     if (status == KVA_OK)
         status = kva_cli_open(options, &atlas, &model, &error);
     if (status == KVA_OK)
-        status = kva_plan_make(model, &deployment, &plan, &error);
+        status = kva_plan_make(atlas, model, &deployment, &plan, &error);
     if (status == KVA_OK)
         status = kva_report_explain(plan, &style, &text, &error);
     if (status == KVA_OK)

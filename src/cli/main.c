@@ -16,12 +16,9 @@
 static const struct kva_command COMMANDS[] = {
     {"show", "MODEL", "what each layer caches, and why", RESULT | READ | BIT(WHY), 1, 1, kva_cli_show},
     {"plan", "MODEL", "need, allocated, overpay and sharing saved",
-     RESULT | READ | BIT(CONTEXT) | BIT(SEQUENCES) | BIT(ENGINE) | BIT(KV_DTYPE) | BIT(LAYERS) | BIT(NDJSON) |
-         BIT(ENCODER_CONTEXT),
-     1, 1, kva_cli_plan},
-    {"explain", "MODEL", "the formula of every number, with references",
-     RESULT | READ | BIT(CONTEXT) | BIT(SEQUENCES) | BIT(ENGINE) | BIT(KV_DTYPE) | BIT(ENCODER_CONTEXT), 1, 1,
-     kva_cli_explain},
+     RESULT | READ | BIT(DEPLOYMENT) | BIT(ENGINE) | BIT(LAYERS) | BIT(NDJSON), 1, 1, kva_cli_plan},
+    {"explain", "MODEL", "the formula of every number, with references", RESULT | READ | BIT(DEPLOYMENT) | BIT(ENGINE),
+     1, 1, kva_cli_explain},
     {"run", "MODEL", "execute it: predicted and measured side by side",
      RESULT | RUN | BIT(TOKENS) | BIT(PREFILL) | BIT(LOGITS) | BIT(PROFILE) | BIT(LAYERS), 1, 1, kva_cli_run},
     {"verify", "[SUITE|MODEL...]", "run and compare, for CI",

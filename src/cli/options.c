@@ -1,9 +1,11 @@
 #include "cli/options.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -22,28 +24,22 @@ struct flag {
 
 #define FIELD(name) offsetof(struct kva_options, name)
 static const struct flag FLAGS[KVA_N_FLAGS] = {
-    [KVA_FLAG_CONTEXT] =
-        {{"--context", "-c", "--max-model-len", "--ctx-size"},
-         COUNT,
-         FIELD(context),
-         "N",
-         "tokens of each sequence (32k is 32768); without it the model's limit, for run and verify what the prompt and "
-         "--decode take"},
+    [KVA_FLAG_CONTEXT] = {{"--context", "-c", "--max-model-len", "--ctx-size"},
+                          COUNT,
+                          FIELD(context),
+                          "N",
+                          "tokens of each sequence (32k is 32768); without it what the prompt and --decode take"},
     [KVA_FLAG_SEQUENCES] = {{"--sequences", "--parallel", "--max-num-seqs"},
                             COUNT,
                             FIELD(sequences),
                             "N",
                             "sequences at a time; without it 1"},
-    [KVA_FLAG_ENGINE] = {{"--engine", "--policy"},
-                         ENGINES,
-                         FIELD(engines),
-                         "NAME",
-                         "exact or full; plan and verify take several (exact,full)"},
-    [KVA_FLAG_KV_DTYPE] = {{"--kv-dtype", "--kv-cache-dtype", "--cache-dtype"},
-                           DTYPE,
-                           FIELD(kv_dtype),
-                           "TYPE",
-                           "element type of the cache: bf16, fp8, ...; without it the model's"},
+    [KVA_FLAG_ENGINE] =
+        {{"--engine", "--policy"},
+         ENGINES,
+         FIELD(engines),
+         "NAME",
+         "exact, full, vllm, vllm@0.19.1, ... (kvatlas engines); several with commas, all for each one"},
     [KVA_FLAG_DTYPE] = {{"--dtype"}, DTYPE, FIELD(dtype), "TYPE", "element type of the model; without it the config's"},
     [KVA_FLAG_FORMAT] = {{"--format"}, FORMAT, FIELD(format), "FORMAT", "text, json or md"},
     [KVA_FLAG_OUTPUT] = {{"--output", "-o"}, TEXT, FIELD(output), "FILE", "write the result there"},
@@ -79,11 +75,6 @@ static const struct flag FLAGS[KVA_N_FLAGS] = {
                          FIELD(assume),
                          "KEY=VALUE",
                          "read the config as if it said so; family=TYPE, mtp=on; may be given again"},
-    [KVA_FLAG_ENCODER_CONTEXT] = {{"--encoder-context"},
-                                  COUNT,
-                                  FIELD(encoder_context),
-                                  "N",
-                                  "tokens of the encoder's input; without it as the context"},
     [KVA_FLAG_FETCH] =
         {{"--fetch"}, SWITCH, FIELD(fetch), NULL, "ask huggingface.co for MODEL (HF_ENDPOINT, HF_TOKEN)"},
     [KVA_FLAG_NDJSON] =
@@ -188,16 +179,33 @@ static const struct flag *find(const char *text, size_t length)
     return NULL;
 }
 
+// Every spelling of every flag that the command takes. names: [MOST_NAMES]. Returns how many.
+enum { MOST_NAMES = 512 };
+static size_t all_names(const struct kva_command *command, const char **names)
+{
+    size_t n_names = 0;
+    names[n_names++] = "--help";
+    for (size_t f = 0; f < KVA_N_FLAGS; f++)
+        for (size_t n = 0; n < MAX_NAMES && FLAGS[f].names[n] != NULL && n_names < MOST_NAMES; n++)
+            if ((command->flags & KVA_FLAG_BIT(f)) != 0 && strlen(FLAGS[f].names[n]) > 2)
+                names[n_names++] = FLAGS[f].names[n];
+    if ((command->flags & KVA_FLAG_BIT(KVA_FLAG_DEPLOYMENT)) == 0)
+        return n_names;
+    for (size_t f = 0; f < kva_n_deployment_flags(); f++) {
+        const struct kva_deployment_flag *flag = kva_deployment_flag(f);
+        for (size_t n = 0; n < KVA_MAX_SPELLINGS && flag->names[n] != NULL && n_names < MOST_NAMES; n++)
+            if (strncmp(flag->names[n], "--", 2) == 0)
+                names[n_names++] = flag->names[n];
+    }
+    return n_names;
+}
+
 static enum kva_status unknown(const struct kva_command *command, const char *text, size_t length,
                                struct kva_error *error)
 {
-    const char *names[KVA_N_FLAGS * MAX_NAMES + 1] = {"--help"};
+    const char *names[MOST_NAMES];
     char typed[128];
-    size_t n_names = 1;
-    for (size_t f = 0; f < KVA_N_FLAGS; f++)
-        for (size_t n = 0; n < MAX_NAMES && FLAGS[f].names[n] != NULL; n++)
-            if ((command->flags & KVA_FLAG_BIT(f)) != 0 && strlen(FLAGS[f].names[n]) > 2)
-                names[n_names++] = FLAGS[f].names[n];
+    const size_t n_names = all_names(command, names);
     if (length >= sizeof typed)
         length = sizeof typed - 1;
     memcpy(typed, text, length);
@@ -208,11 +216,46 @@ static enum kva_status unknown(const struct kva_command *command, const char *te
     return kva_fail(error, KVA_BAD_INPUT, NULL, typed, "no such flag; kvatlas %s --help lists them", command->name);
 }
 
+static bool is_switch_word(const char *text)
+{
+    return strcmp(text, "on") == 0 || strcmp(text, "off") == 0 || strcmp(text, "auto") == 0;
+}
+
+// A flag of the deployment: "--tp 8", "--swa-full", "--flash-attn off". *found false: it is none.
+static enum kva_status parse_deployment_flag(int n, char **arguments, int *at, struct kva_options *options, bool *found,
+                                             struct kva_error *error)
+{
+    char name[64];
+    bool negated;
+    const char *text = arguments[*at], *value = NULL;
+    const size_t length = strncmp(text, "--", 2) == 0 ? strcspn(text, "=") : strlen(text);
+    const int written = snprintf(name, sizeof name, "%.*s", (int)kva_min(length, sizeof name), text);
+    const struct kva_deployment_flag *flag =
+        written > 0 && (size_t)written < sizeof name ? kva_deployment_flag_find(name, &negated) : NULL;
+    *found = flag != NULL;
+    if (flag == NULL)
+        return KVA_OK;
+    const char *next = *at + 1 < n ? arguments[*at + 1] : NULL;
+    if (text[length] == '=')
+        value = text + length + 1;
+    else if (flag->shown != NULL && (next == NULL || strncmp(next, "--", 2) == 0))
+        return kva_fail(error, KVA_BAD_INPUT, NULL, name, "a value was expected, as in %s %s", name, flag->shown);
+    else if (next != NULL && (flag->shown != NULL || is_switch_word(next)))
+        value = arguments[++*at];
+    return kva_deployment_set(&options->deployment, name, value, error);
+}
+
 static enum kva_status parse_flag(const struct kva_command *command, int n, char **arguments, int *at,
                                   struct kva_options *options, char **memory, struct kva_error *error)
 {
     const char *text = arguments[*at], *value = "";
     size_t length = strncmp(text, "--", 2) == 0 ? strcspn(text, "=") : strlen(text);
+    if ((command->flags & KVA_FLAG_BIT(KVA_FLAG_DEPLOYMENT)) != 0) {
+        bool found;
+        enum kva_status status = parse_deployment_flag(n, arguments, at, options, &found, error);
+        if (found || status != KVA_OK)
+            return status;
+    }
     const struct flag *flag = find(text, length);
     if (flag == NULL)
         return unknown(command, text, length, error);
@@ -290,6 +333,31 @@ void kva_options_free(struct kva_options *options)
     *options = (struct kva_options){0};
 }
 
+static void help_line(const struct kva_text *names, const char *help, struct kva_text *out)
+{
+    enum { COLUMN = 34 };
+    if (!names->failed && names->length > COLUMN)
+        kva_text_printf(out, "  %s\n  %-*s  %s\n", names->bytes, COLUMN, "", help);
+    else if (!names->failed)
+        kva_text_printf(out, "  %-*s  %s\n", COLUMN, names->bytes, help);
+    out->failed = out->failed || names->failed;
+}
+
+static void help_deployment(struct kva_text *out)
+{
+    kva_text_printf(out, "\nThe deployment, each flag in the spelling of any engine's users:\n");
+    for (size_t f = 0; f < kva_n_deployment_flags(); f++) {
+        const struct kva_deployment_flag *flag = kva_deployment_flag(f);
+        struct kva_text names = {0};
+        for (size_t n = 0; n < KVA_MAX_SPELLINGS && flag->names[n] != NULL; n++)
+            kva_text_printf(&names, "%s%s", n > 0 ? ", " : "", flag->names[n]);
+        if (flag->shown != NULL)
+            kva_text_printf(&names, " %s", flag->shown);
+        help_line(&names, flag->help, out);
+        kva_text_free(&names);
+    }
+}
+
 void kva_options_help(uint64_t flags, struct kva_text *out)
 {
     for (size_t f = 0; f < KVA_N_FLAGS; f++) {
@@ -301,12 +369,9 @@ void kva_options_help(uint64_t flags, struct kva_text *out)
             kva_text_printf(&names, "%s%s", n > 0 ? ", " : "", flag->names[n]);
         if (flag->shown != NULL)
             kva_text_printf(&names, " %s", flag->shown);
-        bool wraps = names.length > 34;
-        if (!names.failed && wraps)
-            kva_text_printf(out, "  %s\n  %-34s  %s\n", names.bytes, "", flag->help);
-        else if (!names.failed)
-            kva_text_printf(out, "  %-34s  %s\n", names.bytes, flag->help);
-        out->failed = out->failed || names.failed;
+        help_line(&names, flag->help, out);
         kva_text_free(&names);
     }
+    if ((flags & KVA_FLAG_BIT(KVA_FLAG_DEPLOYMENT)) != 0)
+        help_deployment(out);
 }

@@ -13,7 +13,6 @@ enum kva_flag {
     KVA_FLAG_CONTEXT,
     KVA_FLAG_SEQUENCES,
     KVA_FLAG_ENGINE,
-    KVA_FLAG_KV_DTYPE,
     KVA_FLAG_DTYPE,
     KVA_FLAG_FORMAT,
     KVA_FLAG_OUTPUT,
@@ -39,11 +38,11 @@ enum kva_flag {
     KVA_FLAG_PLAN,
     KVA_FLAG_FETCH,
     KVA_FLAG_ASSUME,
-    KVA_FLAG_ENCODER_CONTEXT,
     KVA_FLAG_NDJSON,
     KVA_FLAG_FAMILY,
     KVA_FLAG_TYPE,
-    KVA_N_FLAGS
+    KVA_N_FLAGS,
+    KVA_FLAG_DEPLOYMENT = KVA_N_FLAGS  // whatever kva_deployment_set knows
 };
 #define KVA_FLAG_BIT(flag) (UINT64_C(1) << (flag))
 
@@ -54,13 +53,13 @@ struct kva_options {
     size_t n_arguments;
     uint64_t given;  // KVA_FLAG_BITs
 
-    uint64_t context, sequences;
+    struct kva_deployment deployment;      // of commands with KVA_FLAG_DEPLOYMENT
+    uint64_t context, sequences;           // of the others
     const char *engines[KVA_MAX_ENGINES];  // --engine, --policy: in the order given
     size_t n_engines;
     const char *assume[KVA_MAX_ASSUME];  // --assume KEY=VALUE, in the order given
     size_t n_assume;
-    uint64_t encoder_context;
-    enum kva_dtype kv_dtype, dtype;
+    enum kva_dtype dtype;
     enum kva_format format;
     const char *output;  // NULL: standard output
     bool layers, why, no_color;

@@ -1,16 +1,13 @@
 // kvatlas plan MODEL: need, allocated, overpay and sharing saved, for one policy or for several side by side.
 #include "cli/cli.h"
 
-enum kva_status kva_cli_plans(const struct kva_options *options, const struct kva_model *model, struct kva_plan **plans,
-                              size_t *n_plans, struct kva_error *error)
+enum kva_status kva_cli_plans(const struct kva_options *options, struct kva_atlas *atlas, const struct kva_model *model,
+                              struct kva_plan **plans, size_t *n_plans, struct kva_error *error)
 {
-    struct kva_deployment deployment = {.context = options->context,
-                                        .sequences = options->sequences,
-                                        .kv_dtype = options->kv_dtype,
-                                        .encoder_context = options->encoder_context};
+    struct kva_deployment deployment = options->deployment;
     do {
         deployment.engine = options->n_engines > 0 ? options->engines[*n_plans] : NULL;
-        enum kva_status status = kva_plan_make(model, &deployment, &plans[*n_plans], error);
+        enum kva_status status = kva_plan_make(atlas, model, &deployment, &plans[*n_plans], error);
         if (status != KVA_OK)
             return status;
         ++*n_plans;
@@ -31,7 +28,7 @@ int kva_cli_plan(struct kva_options *options)
     const struct kva_report_style style = kva_cli_style(options);
     enum kva_status status = kva_cli_open(options, &atlas, &model, &error);
     if (status == KVA_OK)
-        status = kva_cli_plans(options, model, plans, &n_plans, &error);
+        status = kva_cli_plans(options, atlas, model, plans, &n_plans, &error);
     if (status == KVA_OK)
         status = kva_report_plans(plans, n_plans, &style, &text, &error);
     if (status == KVA_OK)

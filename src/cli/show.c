@@ -11,7 +11,8 @@ int kva_cli_show(struct kva_options *options)
     const struct kva_report_style style = kva_cli_style(options);
     enum kva_status status = kva_cli_open(options, &atlas, &model, &error);
     if (status == KVA_OK && model->context_limit > 0)
-        status = kva_plan_make(model, &(struct kva_deployment){.engine = "exact", .sequences = 1}, &plan, &error);
+        status =
+            kva_plan_make(atlas, model, &(struct kva_deployment){.engine = "exact", .sequences = 1}, &plan, &error);
     if (status == KVA_OK)
         status = kva_report_show(model, plan, &style, &text, &error);
     if (status == KVA_OK)

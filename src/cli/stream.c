@@ -110,7 +110,7 @@ static enum kva_status plan_line(struct stream *stream, const char *line, size_t
     snprintf(id, sizeof id, "line %llu", (unsigned long long)stream->line);
     enum kva_status status = kva_model_from_json(stream->atlas, line, length, id, &stream->how, &model, bad);
     if (status == KVA_OK)
-        status = kva_cli_plans(stream->options, model, plans, &n_plans, bad);
+        status = kva_cli_plans(stream->options, stream->atlas, model, plans, &n_plans, bad);
     if (status == KVA_OK)
         status = kva_report_plans(plans, n_plans, &stream->style, &stream->out, bad);
     for (size_t p = 0; p < n_plans; p++)

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "engine/kv_types.h"
 
 const char *kva_cache_kind_name(enum kva_cache_kind kind)
 {
@@ -27,13 +28,13 @@ uint64_t kva_cache_rows(const struct kva_cache *cache, uint64_t context)
     return kva_cache_full_rows(cache, kva_cache_has_window(cache) ? kva_min(cache->window, context) : context);
 }
 
-enum kva_status kva_cache_token_bytes(const struct kva_cache *cache, enum kva_dtype kv_dtype, uint64_t *bytes,
+enum kva_status kva_cache_token_bytes(const struct kva_cache *cache, const struct kva_kv_type *format, uint64_t *bytes,
                                       struct kva_error *error)
 {
     *bytes = 0;
     if (cache->reads_layer >= 0 || cache->kind == KVA_CACHE_CROSS)
         return KVA_OK;
-    enum kva_status status = kva_cache_row_bytes(cache, kv_dtype, bytes, error);
+    enum kva_status status = kva_cache_format_bytes(cache, format, bytes, error);
     if (status == KVA_OK && cache->ratio > 1)
         *bytes /= cache->ratio;
     return status;
@@ -42,16 +43,22 @@ enum kva_status kva_cache_token_bytes(const struct kva_cache *cache, enum kva_dt
 enum kva_status kva_cache_row_bytes(const struct kva_cache *cache, enum kva_dtype kv_dtype, uint64_t *bytes,
                                     struct kva_error *error)
 {
+    const struct kva_kv_type plain = kva_plain_kv_type(kv_dtype);
+    return kva_cache_format_bytes(cache, &plain, bytes, error);
+}
+
+enum kva_status kva_cache_format_bytes(const struct kva_cache *cache, const struct kva_kv_type *format, uint64_t *bytes,
+                                       struct kva_error *error)
+{
     if (cache->kind == KVA_CACHE_CROSS && cache->length == 0)
         return kva_fail(error, KVA_REFUSED, NULL, NULL,
                         "a cache of encoder states is as long as the encoder's input, which no context tells");
     *bytes = 0;
     if (!kva_cache_has_rows(cache))
         return KVA_OK;
-    if (kva_dtype_bytes(kv_dtype) == 0)
+    if (format->k.bits == 0)
         return kva_fail(error, KVA_BAD_INPUT, NULL, "kv_dtype", "the element type of the cache is not known");
-    uint64_t elements = (uint64_t)cache->k_dim + cache->v_dim;
-    if (!kva_mul3(cache->kv_heads, elements, kva_dtype_bytes(kv_dtype), bytes))
+    if (!kva_kv_row_bytes(format, cache->kv_heads, cache->k_dim, cache->v_dim, bytes))
         return kva_fail(error, KVA_BAD_INPUT, NULL, NULL, "%u heads of %u + %u elements are more than 2^64 bytes",
                         cache->kv_heads, cache->k_dim, cache->v_dim);
     return KVA_OK;

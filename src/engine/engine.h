@@ -1,50 +1,114 @@
-// What an engine reserves for a model's caches. An engine is a small table of functions; engines.c lists them all, and
-// a new one is one file here plus its facts in data/engines/.
+// What an engine reserves for a model's caches. An engine is a small table of functions and a data file,
+// data/engines/<id>.yaml: whatever differs by version is a value of that file, read once into the engine's own struct.
+// C switches on such a value and never on a version. engines.c lists all engines.
 #ifndef KVA_ENGINE_ENGINE_H
 #define KVA_ENGINE_ENGINE_H
 
 #include "base/arena.h"
+#include "engine/kv_types.h"
 #include "kvatlas.h"
 
 // What was decided for the person, as lines of text.
 struct kva_assumptions {
-    struct kva_arena *arena;
     const char *text[KVA_MAX_ASSUMED];
     size_t n;
 };
 
-__attribute__((format(printf, 3, 4))) enum kva_status kva_assume(struct kva_assumptions *assumptions,
-                                                                 struct kva_error *error, const char *format, ...);
+struct kva_prints {
+    struct kva_print_line *lines;
+    size_t n, room;
+};
+
+// What every function of an engine is given.
+struct kva_call {
+    const struct kva_engine *engine;
+    const struct kva_engine_version *version;
+    const void *behaviours;  // the engine's struct, filled for this version
+    const struct kva_model *model;
+    struct kva_deployment *deployment;
+    struct kva_kv_type kv_format;  // bytes of the cache's rows; set by kva_resolve_kv_type
+    struct kva_arena *arena;       // lives as long as the plan
+    struct kva_assumptions assumptions;
+    struct kva_prints prints;
+    struct kva_error *error;
+};
+
+__attribute__((format(printf, 2, 3))) enum kva_status kva_assume(struct kva_call *call, const char *format, ...);
 
 struct kva_engine_layer {
-    uint64_t bytes;  // all sequences
-    uint64_t rows;   // of one sequence; 0: no cache that holds rows
+    uint64_t bytes;    // of one rank, all sequences asked for
+    uint64_t logical;  // what the engine itself calls the size of this cache; 0: as `bytes`
+    uint64_t rows;     // of one sequence; 0: no cache that holds rows
+    uint32_t stage;    // of pipeline parallelism
 };
 
 struct kva_engine_allocation {
-    struct kva_engine_layer *layers;  // [model->n_layers]
+    struct kva_engine_layer *layers;  // [model->n_layers], zeroed by the caller
     struct kva_pool *pools;
     size_t n_pools;
+    uint32_t stage;           // the one that holds most
+    uint64_t unassigned;      // bytes on a rank of that stage that no layer uses
+    uint64_t peak;            // see struct kva_plan
+    uint64_t total;           // all ranks; 0: layers of all stages + unassigned of each, times tp x dp
+    const char *overpay_why;  // NULL: nothing to say
+    struct kva_capacity capacity;
 };
 
 struct kva_engine {
-    const char *id;       // "exact"
-    const char *summary;  // one line for people
-    bool versioned;       // takes "id@version"
-    // Fills the blanks of *deployment and records each as an assumption.
-    enum kva_status (*resolve)(const struct kva_model *model, struct kva_deployment *deployment,
-                               struct kva_assumptions *assumptions, struct kva_error *error);
-    // The allocation for a resolved deployment, in `arena`.
-    enum kva_status (*allocate)(const struct kva_model *model, const struct kva_deployment *deployment,
-                                struct kva_arena *arena, struct kva_engine_allocation *allocation,
-                                struct kva_error *error);
+    const char *id;       // "vllm"; with behaviours: the name of its data file
+    const char *summary;  // of an engine without a data file
+    const struct kva_behaviour *behaviours;
+    size_t n_behaviours;
+    size_t behaviours_size;  // of the struct that they fill; 0: a built-in policy, without versions
+    // Fills the blanks of call->deployment and records each with kva_assume. Refuses contradictions.
+    enum kva_status (*resolve)(struct kva_call *call);
+    // From the GPU's memory, the weights and the allowances to deployment->kv_bytes. NULL: the engine sets no budget.
+    // Only called when gpu_bytes is known and kv_bytes is not given.
+    enum kva_status (*budget)(struct kva_call *call);
+    // The allocation for a resolved deployment.
+    enum kva_status (*allocate)(struct kva_call *call, struct kva_engine_allocation *allocation);
+    // The lines that it will print, with kva_print. NULL: it prints none.
+    enum kva_status (*print_lines)(struct kva_call *call, const struct kva_engine_allocation *allocation);
 };
 
 extern const struct kva_engine kva_engine_exact;
 extern const struct kva_engine kva_engine_full;
 
-// name: "exact", "vllm@0.19.0"; *version points behind the @, or to "". Errors: KVA_REFUSED, naming the known ones.
-enum kva_status kva_engine_find(const char *name, const struct kva_engine **engine, const char **version,
-                                struct kva_error *error);
+// The engines that there are, in the order that people see. NULL past the last.
+const struct kva_engine *kva_engine_at(size_t index);
+
+// name: "exact", "vllm@0.19.0", "vllm" (the newest known version). Sets call->engine, version and behaviours, and the
+// deployment's engine and version; notes in the assumptions a version that nobody named. Errors: KVA_REFUSED (not
+// known, with what is known), KVA_BAD_INPUT (the data file).
+enum kva_status kva_engine_open(struct kva_atlas *atlas, const char *name, bool nearest, struct kva_call *call);
+
+// ---------------------------------------------------------------- what engines look up of their version
+
+// The value of rule `name` for `key` (an architecture, a model_type, a backend); NULL: none.
+const char *kva_rule(const struct kva_call *call, const char *name, const char *key);
+// The type that its cache flag calls `name`; NULL: none.
+const struct kva_kv_type *kva_kv_type_find(const struct kva_call *call, const char *name);
+// "fp8, fp8_e4m3 and int8": what the cache flag takes at this version, in the call's arena; NULL: out of memory.
+const char *kva_kv_type_names(const struct kva_call *call);
+
+// Renders the template(s) of line `id` at this version from named quantities into call->prints. A version without such
+// a line prints nothing. The quantities are copied; their texts must live as long as the arena. Errors: KVA_BAD_INPUT
+// (a template names a quantity that is not given), KVA_MACHINE.
+enum kva_status kva_print(struct kva_call *call, const char *id, const struct kva_quantity *quantities, size_t n);
+static inline struct kva_quantity kva_count_of(const char *name, uint64_t count)
+{
+    return (struct kva_quantity){.name = name, .type = KVA_QUANTITY_COUNT, .count = count, .real = (double)count};
+}
+static inline struct kva_quantity kva_real_of(const char *name, double real)
+{
+    return (struct kva_quantity){.name = name, .type = KVA_QUANTITY_REAL, .real = real};
+}
+static inline struct kva_quantity kva_text_of(const char *name, const char *text)
+{
+    return (struct kva_quantity){.name = name, .type = KVA_QUANTITY_TEXT, .text = text};
+}
+// One template with its quantities filled in, in `out`. false: a placeholder names none of them (*missing says which).
+bool kva_line_render(const char *text, const struct kva_quantity *quantities, size_t n, struct kva_text *out,
+                     const char **missing);
 
 #endif

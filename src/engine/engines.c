@@ -1,4 +1,4 @@
-// The list of engines.
+// The list of engines, and which version of one a person means.
 #include <string.h>
 
 #include "base/error.h"
@@ -8,7 +8,17 @@
 static const struct kva_engine *const ENGINES[] = {&kva_engine_exact, &kva_engine_full};
 static const size_t N_ENGINES = sizeof ENGINES / sizeof *ENGINES;
 
-static enum kva_status refuse(const char *name, struct kva_error *error)
+const struct kva_engine *kva_engine_at(size_t index)
+{
+    return index < N_ENGINES ? ENGINES[index] : NULL;
+}
+
+static bool has_versions(const struct kva_engine *engine)
+{
+    return engine->behaviours_size > 0;
+}
+
+static enum kva_status refuse_engine(const char *name, struct kva_error *error)
 {
     struct kva_text known = {0};
     for (size_t i = 0; i < N_ENGINES; i++)
@@ -20,19 +30,107 @@ static enum kva_status refuse(const char *name, struct kva_error *error)
     return status;
 }
 
-enum kva_status kva_engine_find(const char *name, const struct kva_engine **engine, const char **version,
-                                struct kva_error *error)
+// ---------------------------------------------------------------- versions
+
+static enum kva_status refuse_version(const struct kva_engine_file *file, const char *version, const char *why,
+                                      struct kva_error *error)
 {
-    size_t length = strcspn(name, "@");
+    return kva_fail(error, KVA_REFUSED, NULL, "engine",
+                    "%s %s %s: kvatlas knows %s to %s (kvatlas engines lists them); --nearest takes the nearest one",
+                    file->name, version, why, file->versions[0].version, file->versions[file->n_versions - 1].version);
+}
+
+// The name of a behaviour that differs between two neighbours; NULL: none does.
+static const char *difference(const struct kva_engine_file *file, size_t before)
+{
+    for (unsigned b = 0; b < file->n_behaviours; b++)
+        for (unsigned v = 0; v < file->behaviours[b].n_values; v++) {
+            const struct kva_value_row *row = &file->behaviours[b].values[v];
+            if (kva_range_holds(file, row->since, row->until, before) !=
+                kva_range_holds(file, row->since, row->until, before + 1))
+                return file->behaviours[b].name;
+        }
+    return NULL;
+}
+
+// A version that is not listed but lies between two that are: the older one, where both behave alike.
+static enum kva_status between(struct kva_call *call, const struct kva_engine_file *file, const char *version,
+                               size_t before, bool nearest)
+{
+    const char *differs = difference(file, before);
+    if (differs != NULL && !nearest)
+        return kva_fail(call->error, KVA_REFUSED, NULL, "engine",
+                        "%s %s lies between %s and %s, and which side of the change of '%s' it is on is not known; "
+                        "name one of them, or --nearest for %s",
+                        file->name, version, file->versions[before].version, file->versions[before + 1].version,
+                        differs, file->versions[before].version);
+    return kva_assume(call, "%s %s is planned as %s: %s", file->name, version, file->versions[before].version,
+                      differs != NULL ? "--nearest" : "not listed itself, and the next known one behaves alike");
+}
+
+static enum kva_status find_version(struct kva_call *call, const struct kva_engine_file *file, const char *version,
+                                    bool nearest, size_t *index)
+{
+    const size_t last = file->n_versions - 1;
+    bool comparable;
+    if (*version == '\0') {
+        *index = last;
+        return kva_assume(call, "%s %s: the newest known version, none was named", file->name,
+                          file->versions[last].version);
+    }
+    *index = kva_version_index(file, version);
+    if (*index != SIZE_MAX)
+        return KVA_OK;
+    const int to_first = kva_version_compare(version, file->versions[0].version, &comparable);
+    if (!comparable)
+        return refuse_version(file, version, "is not a version", call->error);
+    const int to_last = kva_version_compare(version, file->versions[last].version, &comparable);
+    if (to_first > 0 && to_last < 0) {
+        *index = 0;
+        while (kva_version_compare(file->versions[*index + 1].version, version, &comparable) < 0)
+            ++*index;
+        return between(call, file, version, *index, nearest);
+    }
+    if (!nearest)
+        return refuse_version(
+            file, version, to_first < 0 ? "is older than what is known" : "is newer than what is known", call->error);
+    *index = to_first < 0 ? 0 : last;
+    return kva_assume(call, "%s %s is planned as %s: the nearest known version", file->name, version,
+                      file->versions[*index].version);
+}
+
+static enum kva_status open_version(struct kva_atlas *atlas, struct kva_call *call, const char *version, bool nearest)
+{
+    const struct kva_engine_file *file;
+    size_t index = 0;
+    enum kva_status status = kva_engine_file_read(atlas, call->engine, &file, call->error);
+    if (status == KVA_OK)
+        status = find_version(call, file, version, nearest, &index);
+    if (status == KVA_OK)
+        status = kva_engine_version_pick(atlas, call->engine, index, &call->version, call->error);
+    if (status == KVA_OK)
+        call->behaviours = call->version->behaviours;
+    return status;
+}
+
+enum kva_status kva_engine_open(struct kva_atlas *atlas, const char *name, bool nearest, struct kva_call *call)
+{
+    static const struct kva_engine_version BUILT_IN = {.version = ""};
+    const size_t length = strcspn(name, "@");
     for (size_t i = 0; i < N_ENGINES; i++) {
         if (strlen(ENGINES[i]->id) != length || strncmp(ENGINES[i]->id, name, length) != 0)
             continue;
-        if (name[length] == '@' && !ENGINES[i]->versioned)
-            return kva_fail(error, KVA_REFUSED, NULL, "engine", "'%s': %s is built in and has no versions", name,
+        call->engine = ENGINES[i];
+        call->version = &BUILT_IN;
+        if (name[length] == '@' && !has_versions(ENGINES[i]))
+            return kva_fail(call->error, KVA_REFUSED, NULL, "engine", "'%s': %s is built in and has no versions", name,
                             ENGINES[i]->id);
-        *engine = ENGINES[i];
-        *version = name[length] == '@' ? name + length + 1 : "";
-        return KVA_OK;
+        enum kva_status status = KVA_OK;
+        if (has_versions(ENGINES[i]))
+            status = open_version(atlas, call, name[length] == '@' ? name + length + 1 : "", nearest);
+        call->deployment->engine = ENGINES[i]->id;
+        call->deployment->version = call->version->version;
+        return status;
     }
-    return refuse(name, error);
+    return refuse_engine(name, call->error);
 }

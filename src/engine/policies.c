@@ -1,111 +1,18 @@
 #include "engine/policies.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/text.h"
+#include "engine/budget.h"
 #include "engine/cache_bytes.h"
-
-enum kva_status kva_assume(struct kva_assumptions *assumptions, struct kva_error *error, const char *format, ...)
-{
-    if (assumptions->n == KVA_MAX_ASSUMED)
-        return kva_fail(error, KVA_BAD_INPUT, NULL, NULL, "more than %d things had to be assumed", KVA_MAX_ASSUMED);
-    char line[256];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
-    const char *kept = kva_arena_strdup(assumptions->arena, line);
-    if (kept == NULL)
-        return kva_fail_memory(error, strlen(line) + 1);
-    assumptions->text[assumptions->n++] = kept;
-    return KVA_OK;
-}
-
-// ---------------------------------------------------------------- the deployment's blanks
-
-static enum kva_status resolve_context(const struct kva_model *model, struct kva_deployment *deployment,
-                                       struct kva_assumptions *assumptions, struct kva_error *error)
-{
-    char asked[KVA_HUMAN], limit[KVA_HUMAN];
-    kva_human_count(model->context_limit, limit);
-    if (deployment->context == 0) {
-        if (model->context_limit == 0)
-            return kva_fail(error, KVA_BAD_INPUT, model->source, "context",
-                            "the config states no context limit, so a context must be given");
-        deployment->context = model->context_limit;
-        return kva_assume(assumptions, error, "context %s tokens: the model's limit, none was asked for", limit);
-    }
-    if (model->context_limit > 0 && deployment->context > model->context_limit)
-        return kva_assume(assumptions, error, "context %s tokens is beyond the model's limit of %s: planned as asked",
-                          kva_human_count(deployment->context, asked), limit);
-    return KVA_OK;
-}
-
-static enum kva_status resolve_dtypes(const struct kva_model *model, struct kva_deployment *deployment,
-                                      struct kva_assumptions *assumptions, struct kva_error *error)
-{
-    enum kva_status status = KVA_OK;
-    const char *key = model->dtype_key != NULL && *model->dtype_key != '\0' ? model->dtype_key : "the model";
-    if (deployment->model_dtype == KVA_DTYPE_NONE && model->dtype != KVA_DTYPE_NONE)
-        deployment->model_dtype = model->dtype;
-    else if (deployment->model_dtype == KVA_DTYPE_NONE) {
-        deployment->model_dtype = KVA_BF16;
-        status = kva_assume(assumptions, error, "dtype bf16: the config names none");
-    }
-    if (status != KVA_OK || deployment->kv_dtype != KVA_DTYPE_NONE)
-        return status;
-    deployment->kv_dtype = deployment->model_dtype;
-    if (model->dtype == deployment->model_dtype)
-        return kva_assume(assumptions, error, "KV dtype %s: from %s", kva_dtype_name(deployment->kv_dtype), key);
-    return kva_assume(assumptions, error, "KV dtype %s: the model's", kva_dtype_name(deployment->kv_dtype));
-}
-
-// Encoder states are as long as the encoder's input, which the context does not tell.
-static enum kva_status resolve_encoder(const struct kva_model *model, struct kva_deployment *deployment,
-                                       struct kva_assumptions *assumptions, struct kva_error *error)
-{
-    char rows[KVA_HUMAN];
-    bool asks = false;
-    for (size_t i = 0; i < model->n_layers; i++)
-        for (size_t c = 0; c < model->layers[i].n_caches; c++)
-            asks =
-                asks || (model->layers[i].caches[c].kind == KVA_CACHE_CROSS && model->layers[i].caches[c].length == 0);
-    if (!asks || deployment->encoder_context > 0)
-        return KVA_OK;
-    deployment->encoder_context = deployment->context;
-    return kva_assume(assumptions, error, "encoder input %s tokens: as long as the context, none was given",
-                      kva_human_count(deployment->encoder_context, rows));
-}
-
-enum kva_status kva_policy_resolve(const struct kva_model *model, struct kva_deployment *deployment,
-                                   struct kva_assumptions *assumptions, struct kva_error *error)
-{
-    enum kva_status status = KVA_OK;
-    if (model->n_layers < model->all_layers)
-        status =
-            kva_assume(assumptions, error, "the first %zu of %zu layers: as asked", model->n_layers, model->all_layers);
-    if (status == KVA_OK)
-        status = resolve_context(model, deployment, assumptions, error);
-    if (status == KVA_OK)
-        status = resolve_dtypes(model, deployment, assumptions, error);
-    if (status == KVA_OK)
-        status = resolve_encoder(model, deployment, assumptions, error);
-    if (status == KVA_OK && deployment->sequences == 0) {
-        deployment->sequences = 1;
-        status = kva_assume(assumptions, error, "1 sequence: none was asked for");
-    }
-    return status;
-}
+#include "engine/parallel.h"
 
 // ---------------------------------------------------------------- pools
 
 // A cache that the policy gives a layer: `rows` rows, `bytes` bytes for one sequence.
 struct owned {
-    const struct kva_cache *cache;
+    struct kva_cache cache;
     uint32_t layer;
     uint64_t rows, bytes;
     size_t pool;
@@ -119,7 +26,7 @@ static bool has_rows_of_its_own(const struct kva_cache *cache)
 // Caches of one shape make one pool.
 static bool same_pool(const struct owned *a, const struct owned *b)
 {
-    const struct kva_cache *ca = a->cache, *cb = b->cache;
+    const struct kva_cache *ca = &a->cache, *cb = &b->cache;
     if (kva_cache_is_state(ca) || kva_cache_is_state(cb))
         return kva_cache_same_shape(ca, cb);
     bool rows_differ_in_kind = has_rows_of_its_own(ca) || has_rows_of_its_own(cb);
@@ -129,7 +36,7 @@ static bool same_pool(const struct owned *a, const struct owned *b)
 
 static const char *pool_name(struct kva_arena *arena, const struct owned *first, uint64_t context, bool with_shape)
 {
-    const struct kva_cache *cache = first->cache;
+    const struct kva_cache *cache = &first->cache;
     enum kva_cache_kind kind = cache->kind;
     bool window = kva_cache_has_window(cache) && first->rows < context;
     if (kva_cache_has_window(cache) && !window)
@@ -209,66 +116,76 @@ static enum kva_status make_pools(struct owned *owned, size_t n_owned, const str
 
 // ---------------------------------------------------------------- layers
 
-// The cache, with the encoder's length as deployed where the config does not tell it.
-static enum kva_status deployed(const struct kva_cache **cache, const struct kva_deployment *deployment,
-                                struct kva_arena *arena, struct kva_error *error)
+// What a rank holds of the cache, with the encoder's length as deployed where the config does not tell it.
+static struct kva_cache deployed(const struct kva_call *call, const struct kva_cache *cache)
 {
-    if ((*cache)->kind != KVA_CACHE_CROSS || (*cache)->length > 0)
-        return KVA_OK;
-    struct kva_cache *copy = kva_arena_alloc(arena, 1, sizeof *copy);
-    if (copy == NULL)
-        return kva_fail_memory(error, sizeof *copy);
-    *copy = **cache;
-    copy->length = deployment->encoder_context;
-    *cache = copy;
-    return KVA_OK;
+    struct kva_cache share = kva_cache_on_rank(cache, call->deployment->tp);
+    if (share.kind == KVA_CACHE_CROSS && share.length == 0)
+        share.length = call->deployment->encoder_context;
+    return share;
 }
 
-static enum kva_status own(const struct kva_policy *policy, const struct kva_cache *cache, uint32_t layer,
-                           const struct kva_deployment *deployment, struct owned *owned, struct kva_error *error)
+static enum kva_status own(struct kva_call *call, const struct kva_policy *policy, uint32_t layer, struct owned *owned)
 {
-    *owned = (struct owned){.cache = cache, .layer = layer};
-    if (kva_cache_is_state(cache))
-        return kva_cache_state_bytes(cache, deployment->model_dtype, &owned->bytes, error);
+    const struct kva_deployment *deployment = call->deployment;
+    if (kva_cache_is_state(&owned->cache))
+        return kva_cache_state_bytes(&owned->cache, deployment->model_dtype, &owned->bytes, call->error);
     uint64_t row;
-    enum kva_status status = kva_cache_row_bytes(cache, deployment->kv_dtype, &row, error);
+    enum kva_status status = kva_cache_format_bytes(&owned->cache, &call->kv_format, &row, call->error);
     if (status != KVA_OK)
         return status;
-    owned->rows = policy->rows(cache, deployment->context);
+    owned->rows = kva_rows_on_rank(&owned->cache, policy->rows(&owned->cache, deployment->context), deployment->dcp);
     if (!kva_mul(owned->rows, row, &owned->bytes))
-        return kva_fail(error, KVA_BAD_INPUT, NULL, NULL, "layer %u: %llu rows of %llu bytes are more than 2^64 bytes",
-                        layer, (unsigned long long)owned->rows, (unsigned long long)row);
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL,
+                        "layer %u: %llu rows of %llu bytes are more than 2^64 bytes", layer,
+                        (unsigned long long)owned->rows, (unsigned long long)row);
     return KVA_OK;
 }
 
-enum kva_status kva_policy_allocate(const struct kva_policy *policy, const struct kva_model *model,
-                                    const struct kva_deployment *deployment, struct kva_arena *arena,
-                                    struct kva_engine_allocation *allocation, struct kva_error *error)
+static enum kva_status place(struct kva_call *call, struct kva_engine_allocation *allocation)
 {
-    struct owned *owned = kva_arena_alloc(arena, model->n_layers * KVA_MAX_CACHES + 1, sizeof *owned);
-    allocation->layers = kva_arena_alloc(arena, model->n_layers + 1, sizeof *allocation->layers);
-    if (owned == NULL || allocation->layers == NULL)
-        return kva_fail_memory(error, model->n_layers * KVA_MAX_CACHES * sizeof *owned);
+    const uint64_t pp = call->deployment->pp, n_layers = call->model->n_layers;
+    uint64_t *sizes = kva_arena_alloc(call->arena, pp, sizeof *sizes);
+    if (sizes == NULL)
+        return kva_fail_memory(call->error, pp * sizeof *sizes);
+    kva_stages_even(n_layers, pp, sizes);
+    enum kva_status status = KVA_OK;
+    if (call->deployment->pp_partition != NULL)
+        status = kva_stages_parse(call->deployment->pp_partition, n_layers, pp, sizes, call->error);
+    for (uint64_t stage = 0, i = 0; status == KVA_OK && stage < pp; stage++)
+        for (uint64_t end = i + sizes[stage]; i < end; i++)
+            allocation->layers[i].stage = (uint32_t)stage;
+    return status;
+}
+
+enum kva_status kva_policy_allocate(struct kva_call *call, const struct kva_policy *policy,
+                                    struct kva_engine_allocation *allocation)
+{
+    const struct kva_model *model = call->model;
+    struct owned *owned = kva_arena_alloc(call->arena, model->n_layers * KVA_MAX_CACHES + 1, sizeof *owned);
+    if (owned == NULL)
+        return kva_fail_memory(call->error, model->n_layers * KVA_MAX_CACHES * sizeof *owned);
     size_t n_owned = 0;
-    for (size_t i = 0; i < model->n_layers; i++) {
+    enum kva_status status = place(call, allocation);
+    for (size_t i = 0; status == KVA_OK && i < model->n_layers; i++) {
         const struct kva_layer *layer = &model->layers[i];
         struct kva_engine_layer *out = &allocation->layers[i];
-        for (size_t c = 0; c < layer->n_caches; c++) {
+        for (size_t c = 0; status == KVA_OK && c < layer->n_caches; c++) {
             const struct kva_cache *cache = &layer->caches[c];
             if (cache->kind == KVA_CACHE_NONE || (policy->shares && cache->reads_layer >= 0))
                 continue;
-            struct owned *mine = &owned[n_owned];
-            enum kva_status status = deployed(&cache, deployment, arena, error);
-            if (status == KVA_OK)
-                status = own(policy, cache, layer->index, deployment, mine, error);
-            if (status != KVA_OK)
-                return status;
-            if (!kva_add_product(&out->bytes, mine->bytes, deployment->sequences))
-                return kva_fail(error, KVA_BAD_INPUT, NULL, NULL, "layer %u: its caches are more than 2^64 bytes",
-                                layer->index);
+            struct owned *mine = &owned[n_owned++];
+            *mine = (struct owned){.cache = deployed(call, cache), .layer = layer->index};
+            status = own(call, policy, layer->index, mine);
+            if (status == KVA_OK && !kva_add_product(&out->bytes, mine->bytes, call->deployment->sequences))
+                status = kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL,
+                                  "layer %u: its caches are more than 2^64 bytes", layer->index);
             out->rows = kva_max(out->rows, mine->rows);
-            n_owned++;
         }
     }
-    return make_pools(owned, n_owned, deployment, arena, allocation, error);
+    if (status == KVA_OK)
+        status = make_pools(owned, n_owned, call->deployment, call->arena, allocation, call->error);
+    if (status == KVA_OK && call->deployment->kv_bytes > 0)
+        status = kva_budget_simple(call, allocation);
+    return status;
 }

@@ -10,12 +10,7 @@ struct kva_policy {
     bool shares;  // a layer that reads another layer's cache owns none
 };
 
-// Blanks: the model's context limit, one sequence, the model's element type.
-enum kva_status kva_policy_resolve(const struct kva_model *model, struct kva_deployment *deployment,
-                                   struct kva_assumptions *assumptions, struct kva_error *error);
-
-enum kva_status kva_policy_allocate(const struct kva_policy *policy, const struct kva_model *model,
-                                    const struct kva_deployment *deployment, struct kva_arena *arena,
-                                    struct kva_engine_allocation *allocation, struct kva_error *error);
+enum kva_status kva_policy_allocate(struct kva_call *call, const struct kva_policy *policy,
+                                    struct kva_engine_allocation *allocation);
 
 #endif

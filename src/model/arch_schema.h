@@ -1,11 +1,9 @@
-// The schema of the YAML files that the model room reads, as tables for libcyaml, and one way to load by them.
+// The schema of the YAML files that the model room reads, as tables for libcyaml.
 #ifndef KVA_MODEL_ARCH_SCHEMA_H
 #define KVA_MODEL_ARCH_SCHEMA_H
 
-#include <cyaml/cyaml.h>
-
-#include "kvatlas.h"
 #include "model/atlas.h"
+#include "model/yaml.h"
 
 struct kva_references {
     struct kva_reference *entries;
@@ -14,18 +12,5 @@ struct kva_references {
 
 extern const cyaml_schema_value_t kva_arch_schema;        // -> struct kva_arch *
 extern const cyaml_schema_value_t kva_references_schema;  // -> struct kva_references *
-
-// Parses one file. Errors: KVA_BAD_INPUT with file, line and key (unknown key, missing key, wrong type, not YAML).
-enum kva_status kva_yaml_load(const struct kva_atlas_file *file, const cyaml_schema_value_t *schema, void **loaded,
-                              struct kva_error *error);
-// FOLDER/NAME.yaml of the atlas. *loaded NULL with KVA_OK: no such file. *file is for errors of further checks; free it
-// with kva_atlas_file_free.
-enum kva_status kva_yaml_named(struct kva_atlas *atlas, const char *folder, const char *name,
-                               const cyaml_schema_value_t *schema, struct kva_atlas_file *file, void **loaded,
-                               struct kva_error *error);
-void kva_yaml_free(const cyaml_schema_value_t *schema, void *loaded);
-
-// The line on which the word `value` first stands, from the top-level section `section` on. 0: nowhere.
-int kva_yaml_line(const struct kva_atlas_file *file, const char *section, const char *value);
 
 #endif

@@ -11,8 +11,16 @@
 
 enum { FILE_LIMIT = 16 << 20, PATH_LIMIT = 4096, FOLDER_DEPTH = 8 };
 
+struct keepsake {
+    struct keepsake *next;
+    const char *name;
+    void *kept;
+    void (*release)(void *kept);
+};
+
 struct kva_atlas {
     char *directory;  // NULL: the embedded data
+    struct keepsake *keepsakes;
     struct kva_arch_cache *architectures;
     struct kva_reference_shelf *references;
 };
@@ -42,6 +50,12 @@ void kva_atlas_close(struct kva_atlas *atlas)
         return;
     kva_arch_cache_free(atlas->architectures);
     kva_reference_shelf_free(atlas->references);
+    for (struct keepsake *keepsake = atlas->keepsakes; keepsake != NULL;) {
+        struct keepsake *next = keepsake->next;
+        keepsake->release(keepsake->kept);
+        free(keepsake);
+        keepsake = next;
+    }
     free(atlas->directory);
     free(atlas);
 }
@@ -54,6 +68,19 @@ struct kva_arch_cache **kva_atlas_arch_cache(struct kva_atlas *atlas)
 struct kva_reference_shelf **kva_atlas_reference_shelf(struct kva_atlas *atlas)
 {
     return &atlas->references;
+}
+
+void **kva_atlas_keep(struct kva_atlas *atlas, const char *name, void (*release)(void *kept))
+{
+    for (struct keepsake *keepsake = atlas->keepsakes; keepsake != NULL; keepsake = keepsake->next)
+        if (strcmp(keepsake->name, name) == 0)
+            return &keepsake->kept;
+    struct keepsake *keepsake = calloc(1, sizeof *keepsake);
+    if (keepsake == NULL)
+        return NULL;
+    *keepsake = (struct keepsake){.next = atlas->keepsakes, .name = name, .release = release};
+    atlas->keepsakes = keepsake;
+    return &keepsake->kept;
 }
 
 // A path may come from a config (model_type) or from the command line: letters, digits and _ - . + only, and no

@@ -7,6 +7,9 @@
 #include "base/text.h"
 #include "engine/cache_bytes.h"
 #include "engine/engine.h"
+#include "engine/parallel.h"
+#include "engine/resolve.h"
+#include "plan/need.h"
 
 static enum kva_status too_large(struct kva_error *error, const struct kva_plan *plan)
 {
@@ -18,122 +21,179 @@ static enum kva_status too_large(struct kva_error *error, const struct kva_plan 
 }
 
 // naive = layers x kv_heads x (k_dim + v_dim) x bytes x context x sequences, whatever the layers are
-static enum kva_status plan_naive(struct kva_plan *plan, struct kva_error *error)
+static enum kva_status plan_naive(struct kva_plan *plan, const struct kva_call *call)
 {
     const struct kva_model *model = plan->model;
-    uint64_t elements;
-    if (!kva_add(model->naive_k_dim, model->naive_v_dim, &elements) ||
-        !kva_mul3(elements, model->naive_kv_heads, kva_dtype_bytes(plan->deployment.kv_dtype), &elements) ||
-        !kva_mul(elements, model->n_layers, &plan->naive_bytes_per_token) ||
+    uint64_t row;
+    if (!kva_kv_row_bytes(&call->kv_format, model->naive_kv_heads, model->naive_k_dim, model->naive_v_dim, &row) ||
+        !kva_mul(row, model->n_layers, &plan->naive_bytes_per_token) ||
         !kva_mul3(plan->naive_bytes_per_token, plan->deployment.context, plan->deployment.sequences, &plan->naive))
-        return too_large(error, plan);
+        return too_large(call->error, plan);
     return KVA_OK;
 }
 
 // One more token adds a row to a cache that grows, and to a window that is not full yet.
-static enum kva_status count_next_token(struct kva_plan *plan, const struct kva_cache *cache, struct kva_error *error)
+static enum kva_status count_next_token(struct kva_plan *plan, const struct kva_call *call,
+                                        const struct kva_cache *cache)
 {
     uint64_t context = plan->deployment.context, row;
     if (!kva_cache_has_rows(cache) || (kva_cache_has_window(cache) && context >= cache->window))
         return KVA_OK;
-    enum kva_status status = kva_cache_token_bytes(cache, plan->deployment.kv_dtype, &row, error);
+    enum kva_status status = kva_cache_token_bytes(cache, &call->kv_format, &row, call->error);
     if (status == KVA_OK && !kva_add(plan->bytes_per_token, row, &plan->bytes_per_token))
-        return too_large(error, plan);
+        return too_large(call->error, plan);
     return status;
 }
 
-static enum kva_status plan_cache(struct kva_plan *plan, struct kva_layer_plan *layer, const struct kva_cache *cache,
-                                  struct kva_error *error)
+// What a cache needs on a rank of `tp`, one sequence.
+static enum kva_status need_of(const struct kva_call *call, const struct kva_cache *cache, uint64_t tp, uint64_t dcp,
+                               uint64_t *bytes)
 {
-    const struct kva_deployment *deployment = &plan->deployment;
-    struct kva_cache owned = *cache;
+    const struct kva_deployment *deployment = call->deployment;
+    struct kva_cache owned = kva_cache_on_rank(cache, tp);
     owned.reads_layer = -1;
     if (cache->kind == KVA_CACHE_CROSS && cache->length == 0)
         owned.length = deployment->encoder_context;
-    uint64_t bytes;
-    enum kva_status status =
-        kva_need_bytes(&owned, deployment->context, deployment->kv_dtype, deployment->model_dtype, &bytes, error);
+    return kva_need_format_bytes(&owned, deployment->context, dcp, &call->kv_format, deployment->model_dtype, bytes,
+                                 call->error);
+}
+
+static enum kva_status plan_cache(struct kva_plan *plan, const struct kva_call *call, struct kva_layer_plan *layer,
+                                  const struct kva_cache *cache)
+{
+    const struct kva_deployment *deployment = &plan->deployment;
+    uint64_t bytes, whole;
+    enum kva_status status = need_of(call, cache, deployment->tp, deployment->dcp, &bytes);
     if (status != KVA_OK)
         return status;
     bool shared = cache->reads_layer >= 0;
     if (shared)
         layer->reads_layer = cache->reads_layer;
     if (!kva_add_product(shared ? &layer->sharing_saved : &layer->need, bytes, deployment->sequences))
-        return too_large(error, plan);
+        return too_large(call->error, plan);
     if (!shared && kva_cache_is_state(cache) && !kva_add_product(&layer->state, bytes, deployment->sequences))
-        return too_large(error, plan);
-    return count_next_token(plan, cache, error);
+        return too_large(call->error, plan);
+    if (!shared && (status = need_of(call, cache, 1, 1, &whole)) != KVA_OK)
+        return status;
+    if (!shared && !kva_add_product(&plan->total_need, whole, deployment->sequences))
+        return too_large(call->error, plan);
+    return count_next_token(plan, call, cache);
 }
 
-static enum kva_status plan_layers(struct kva_plan *plan, const struct kva_engine_allocation *allocation,
-                                   struct kva_error *error)
+// The totals are of one rank: only layers of its stage count.
+static bool add_layer(struct kva_plan *plan, const struct kva_layer_plan *layer)
+{
+    return kva_add(plan->need, layer->need, &plan->need) &&
+           kva_add(plan->allocated, layer->allocated, &plan->allocated) &&
+           kva_add(plan->sharing_saved, layer->sharing_saved, &plan->sharing_saved) &&
+           kva_add(plan->state, layer->state, &plan->state);
+}
+
+static enum kva_status plan_layers(struct kva_plan *plan, const struct kva_call *call,
+                                   const struct kva_engine_allocation *allocation)
 {
     const struct kva_model *model = plan->model;
     for (size_t i = 0; i < model->n_layers; i++) {
+        const struct kva_engine_layer *given = &allocation->layers[i];
         struct kva_layer_plan *layer = &plan->layers[i];
         *layer = (struct kva_layer_plan){.index = model->layers[i].index,
                                          .reads_layer = -1,
-                                         .allocated = allocation->layers[i].bytes,
-                                         .rows = allocation->layers[i].rows};
+                                         .allocated = given->bytes,
+                                         .logical = given->logical > 0 ? given->logical : given->bytes,
+                                         .rows = given->rows,
+                                         .stage = given->stage};
         for (size_t c = 0; c < model->layers[i].n_caches; c++) {
-            enum kva_status status = plan_cache(plan, layer, &model->layers[i].caches[c], error);
+            enum kva_status status = plan_cache(plan, call, layer, &model->layers[i].caches[c]);
             if (status != KVA_OK)
                 return status;
         }
-        if (!kva_add(plan->need, layer->need, &plan->need) ||
-            !kva_add(plan->allocated, layer->allocated, &plan->allocated) ||
-            !kva_add(plan->sharing_saved, layer->sharing_saved, &plan->sharing_saved) ||
-            !kva_add(plan->state, layer->state, &plan->state))
-            return too_large(error, plan);
+        if (layer->stage == allocation->stage && !add_layer(plan, layer))
+            return too_large(call->error, plan);
     }
+    return KVA_OK;
+}
+
+// All ranks: every stage's layers on each of its tp ranks, for each replica.
+static enum kva_status plan_totals(struct kva_plan *plan, const struct kva_call *call,
+                                   const struct kva_engine_allocation *allocation)
+{
+    const struct kva_deployment *deployment = &plan->deployment;
+    uint64_t replicas = deployment->dp, of_stages = 0;
+    bool fits = kva_mul3(deployment->tp, deployment->pp, deployment->dp, &plan->ranks) &&
+                kva_add(plan->allocated, allocation->unassigned, &plan->allocated) &&
+                kva_mul(plan->total_need, replicas, &plan->total_need) &&
+                kva_mul(allocation->unassigned, deployment->pp, &of_stages);
+    for (size_t i = 0; fits && i < plan->n_layers; i++)
+        fits = kva_add(of_stages, plan->layers[i].allocated, &of_stages);
+    plan->total_allocated = allocation->total;
+    if (!fits ||
+        (allocation->total == 0 && !kva_mul3(of_stages, deployment->tp, deployment->dp, &plan->total_allocated)))
+        return too_large(call->error, plan);
+    plan->unassigned = allocation->unassigned;
+    plan->peak = allocation->peak;
+    plan->capacity = allocation->capacity;
+    plan->overpay_why = allocation->overpay_why != NULL ? allocation->overpay_why : "";
     plan->overpay = plan->allocated > plan->need ? plan->allocated - plan->need : 0;
     plan->overpay_ratio = plan->need > 0 ? (double)plan->allocated / (double)plan->need : 1;
     return KVA_OK;
 }
 
-static enum kva_status fill(struct kva_plan *plan, const struct kva_deployment *asked, struct kva_error *error)
+static enum kva_status open_engine(struct kva_atlas *atlas, struct kva_plan *plan, struct kva_call *call)
 {
-    struct kva_arena *arena = plan->arena;
-    struct kva_assumptions assumptions = {.arena = arena};
-    struct kva_engine_allocation allocation = {0};
-    const struct kva_engine *engine;
-    const char *version;
-    plan->deployment = *asked;
-    if (asked->engine == NULL) {
-        plan->deployment.engine = kva_engine_exact.id;
-        enum kva_status status = kva_assume(&assumptions, error, "policy %s: none was named", kva_engine_exact.id);
+    const char *asked = plan->deployment.engine;
+    if (asked == NULL) {
+        asked = kva_engine_exact.id;
+        enum kva_status status = kva_assume(call, "policy %s: none was named", asked);
         if (status != KVA_OK)
             return status;
     }
-    enum kva_status status = kva_engine_find(plan->deployment.engine, &engine, &version, error);
+    enum kva_status status = kva_engine_open(atlas, asked, plan->deployment.nearest, call);
     if (status != KVA_OK)
         return status;
-    plan->deployment.engine = engine->id;
-    plan->engine_version = kva_arena_strdup(arena, version);
-    plan->layers = kva_arena_alloc(arena, plan->model->n_layers + 1, sizeof *plan->layers);
-    if (plan->engine_version == NULL || plan->layers == NULL)
-        return kva_fail_memory(error, plan->model->n_layers * sizeof *plan->layers);
-    plan->n_layers = plan->model->n_layers;
-    status = engine->resolve(plan->model, &plan->deployment, &assumptions, error);
+    plan->engine_version = call->version->version;
+    plan->engine_name = call->version->file != NULL ? call->version->file->name : call->engine->id;
+    return KVA_OK;
+}
+
+static enum kva_status fill(struct kva_atlas *atlas, struct kva_plan *plan, struct kva_call *call)
+{
+    const struct kva_model *model = plan->model;
+    struct kva_engine_allocation allocation = {0};
+    enum kva_status status = open_engine(atlas, plan, call);
+    if (status != KVA_OK)
+        return status;
+    plan->layers = kva_arena_alloc(plan->arena, model->n_layers + 1, sizeof *plan->layers);
+    allocation.layers = kva_arena_alloc(plan->arena, model->n_layers + 1, sizeof *allocation.layers);
+    if (plan->layers == NULL || allocation.layers == NULL)
+        return kva_fail_memory(call->error, model->n_layers * sizeof *plan->layers);
+    plan->n_layers = model->n_layers;
+    status = call->engine->resolve(call);
     if (status == KVA_OK)
-        status = plan_naive(plan, error);
+        status = kva_resolve_budget(call);
     if (status == KVA_OK)
-        status = engine->allocate(plan->model, &plan->deployment, arena, &allocation, error);
+        status = plan_naive(plan, call);
     if (status == KVA_OK)
-        status = plan_layers(plan, &allocation, error);
+        status = call->engine->allocate(call, &allocation);
+    if (status == KVA_OK && call->engine->print_lines != NULL)
+        status = call->engine->print_lines(call, &allocation);
+    if (status == KVA_OK)
+        status = plan_layers(plan, call, &allocation);
+    if (status == KVA_OK)
+        status = plan_totals(plan, call, &allocation);
     if (status != KVA_OK)
         return status;
     plan->pools = allocation.pools;
     plan->n_pools = allocation.n_pools;
-    plan->n_assumed = assumptions.n;
-    memcpy(plan->assumed, assumptions.text, sizeof plan->assumed);
+    plan->prints = call->prints.lines;
+    plan->n_prints = call->prints.n;
+    plan->n_assumed = call->assumptions.n;
+    memcpy(plan->assumed, call->assumptions.text, sizeof plan->assumed);
     return KVA_OK;
 }
 
-enum kva_status kva_plan_make(const struct kva_model *model, const struct kva_deployment *deployment,
-                              struct kva_plan **plan, struct kva_error *error)
+enum kva_status kva_plan_make(struct kva_atlas *atlas, const struct kva_model *model,
+                              const struct kva_deployment *deployment, struct kva_plan **plan, struct kva_error *error)
 {
-    static const struct kva_deployment BLANK = {0};
     *plan = NULL;
     struct kva_arena *arena = kva_arena_new();
     struct kva_plan *made = arena != NULL ? kva_arena_alloc(arena, 1, sizeof *made) : NULL;
@@ -143,7 +203,10 @@ enum kva_status kva_plan_make(const struct kva_model *model, const struct kva_de
     }
     made->model = model;
     made->arena = arena;
-    enum kva_status status = fill(made, deployment != NULL ? deployment : &BLANK, error);
+    if (deployment != NULL)
+        made->deployment = *deployment;
+    struct kva_call call = {.model = model, .deployment = &made->deployment, .arena = arena, .error = error};
+    enum kva_status status = fill(atlas, made, &call);
     if (status != KVA_OK)
         kva_arena_free(arena);
     else

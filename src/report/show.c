@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "engine/cache_bytes.h"
+#include "engine/kv_types.h"
 #include "plan/groups.h"
 #include "report/json.h"
 #include "report/page.h"
@@ -67,8 +68,9 @@ static void cache_sizes(struct kva_table *table, enum kva_dtype dtype, const str
 {
     uint64_t bytes = 0;
     bool state = kva_cache_is_state(cache), rows = kva_cache_has_rows(cache) && cache->reads_layer < 0;
+    const struct kva_kv_type plain = kva_plain_kv_type(dtype);
     bool known = (state ? kva_cache_state_bytes(cache, dtype, &bytes, NULL)
-                        : kva_cache_token_bytes(cache, dtype, &bytes, NULL)) == KVA_OK;
+                        : kva_cache_token_bytes(cache, &plain, &bytes, NULL)) == KVA_OK;
     kva_table_count(table, rows ? cache->kv_heads : 0);
     kva_table_cell(table, rows ? "%u + %u" : "-", cache->k_dim, cache->v_dim);
     if (!known) {

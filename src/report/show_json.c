@@ -5,15 +5,17 @@
 #include <stdlib.h>
 
 #include "engine/cache_bytes.h"
+#include "engine/kv_types.h"
 #include "report/json.h"
 #include "report/words.h"
 
 static json_t *cache_json(const struct kva_model *model, const struct kva_cache *cache, bool *failed)
 {
     bool state = kva_cache_is_state(cache);
+    const struct kva_kv_type plain = kva_plain_kv_type(model->dtype);
     uint64_t bytes;
     if ((state ? kva_cache_state_bytes(cache, model->dtype, &bytes, NULL)
-               : kva_cache_token_bytes(cache, model->dtype, &bytes, NULL)) != KVA_OK)
+               : kva_cache_token_bytes(cache, &plain, &bytes, NULL)) != KVA_OK)
         bytes = KVA_UNKNOWN;
     json_t *object = json_object();
     kva_json_set(object, "kind", kva_json_text(kva_cache_kind_name(cache->kind)), failed);

@@ -97,7 +97,7 @@ static enum kva_status resolve(struct kva_result *result, const struct kva_promp
     return KVA_OK;
 }
 
-static enum kva_status make_plan(struct kva_result *result, struct kva_error *error)
+static enum kva_status make_plan(struct kva_atlas *atlas, struct kva_result *result, struct kva_error *error)
 {
     const struct kva_case *spec = &result->spec;
     const struct kva_deployment deployment = {.engine = spec->policy,
@@ -105,7 +105,7 @@ static enum kva_status make_plan(struct kva_result *result, struct kva_error *er
                                               .sequences = spec->sequences,
                                               .kv_dtype = spec->dtype,
                                               .model_dtype = spec->dtype};
-    enum kva_status status = kva_plan_make(result->model, &deployment, &result->plan, error);
+    enum kva_status status = kva_plan_make(atlas, result->model, &deployment, &result->plan, error);
     if (status == KVA_OK && spec->plan_file != NULL)
         status = kva_plan_overlay(spec->plan_file, result->plan, error);
     return status;
@@ -298,7 +298,7 @@ enum kva_status kva_case_run(struct kva_atlas *atlas, const struct kva_case *spe
     if (status == KVA_OK)
         status = resolve(result, &prompt, error);
     if (status == KVA_OK)
-        status = make_plan(result, error);
+        status = make_plan(atlas, result, error);
     if (status == KVA_OK)
         status = alloc_kept(result, error);
     if (status == KVA_OK)

@@ -85,7 +85,7 @@ static bool bench_decode(struct bench *bench, uint64_t context, bool profiled)
 {
     const struct kva_deployment deployment = {.engine = "exact", .context = context};
     struct kva_plan *plan;
-    if (kva_plan_make(bench->model, &deployment, &plan, &bench->error) != KVA_OK ||
+    if (kva_plan_make(NULL, bench->model, &deployment, &plan, &bench->error) != KVA_OK ||
         kva_session_reset(bench->session, &bench->error) != KVA_OK || !fill_to(bench, 0, context - DECODED - WARM_UP) ||
         !decode(bench, WARM_UP))
         return false;

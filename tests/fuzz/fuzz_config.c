@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         for (int i = 0; i < 2; i++) {
             struct kva_plan *plan;
             const struct kva_deployment deployment = {.engine = POLICIES[i], .context = 131072, .sequences = 3};
-            if (kva_plan_make(model, &deployment, &plan, NULL) == KVA_OK) {
+            if (kva_plan_make(atlas, model, &deployment, &plan, NULL) == KVA_OK) {
                 if (plan->need > plan->allocated)  // no policy may hold less than the architecture must keep
                     abort();
                 kva_plan_free(plan);

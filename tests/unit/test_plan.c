@@ -123,7 +123,7 @@ static struct kva_plan *plan_of(const struct kva_model *model, const char *engin
     const struct kva_deployment deployment = {.engine = engine, .context = context, .sequences = sequences};
     struct kva_error error = {0};
     struct kva_plan *plan = NULL;
-    ck_assert_msg(kva_plan_make(model, &deployment, &plan, &error) == KVA_OK, "%s", error.text);
+    ck_assert_msg(kva_plan_make(NULL, model, &deployment, &plan, &error) == KVA_OK, "%s", error.text);
     return plan;
 }
 
@@ -270,7 +270,7 @@ START_TEST(test_kv_dtype_leaves_states_alone)
     const struct kva_model model = phi4_flash();
     const struct kva_deployment deployment = {.engine = "exact", .context = CONTEXT, .kv_dtype = KVA_F8_E4M3};
     struct kva_plan *plan;
-    ck_assert_int_eq(kva_plan_make(&model, &deployment, &plan, NULL), KVA_OK);
+    ck_assert_int_eq(kva_plan_make(NULL, &model, &deployment, &plan, NULL), KVA_OK);
     ck_assert_uint_eq(plan->need, (693811200 - 1751040) / 2 + 1751040);
     kva_plan_free(plan);
 }
@@ -326,7 +326,7 @@ START_TEST(test_blanks_are_filled_and_said)
 {
     const struct kva_model model = phi4_mini();
     struct kva_plan *plan;
-    ck_assert_int_eq(kva_plan_make(&model, NULL, &plan, NULL), KVA_OK);
+    ck_assert_int_eq(kva_plan_make(NULL, &model, NULL, &plan, NULL), KVA_OK);
     ck_assert_str_eq(plan->deployment.engine, "exact");
     ck_assert_uint_eq(plan->deployment.context, 131072);
     ck_assert_uint_eq(plan->deployment.sequences, 1);
@@ -341,9 +341,9 @@ END_TEST
 START_TEST(test_nothing_is_assumed_when_all_is_said)
 {
     const struct kva_model model = phi4_mini();
-    const struct kva_deployment deployment = {"full", 1024, 2, KVA_BF16, KVA_BF16};
+    const struct kva_deployment deployment = {.engine = "full", .context = 1024, .sequences = 2, .kv_dtype = KVA_BF16, .model_dtype = KVA_BF16};
     struct kva_plan *plan;
-    ck_assert_int_eq(kva_plan_make(&model, &deployment, &plan, NULL), KVA_OK);
+    ck_assert_int_eq(kva_plan_make(NULL, &model, &deployment, &plan, NULL), KVA_OK);
     ck_assert_uint_eq(plan->n_assumed, 0);
     kva_plan_free(plan);
 }
@@ -376,10 +376,10 @@ static void refuse(const struct kva_model *model, const struct kva_deployment *d
 {
     struct kva_error error = {0};
     struct kva_plan *plan = (struct kva_plan *)&error;
-    ck_assert_int_eq(kva_plan_make(model, deployment, &plan, &error), status);
+    ck_assert_int_eq(kva_plan_make(NULL, model, deployment, &plan, &error), status);
     ck_assert_ptr_null(plan);
     ck_assert_msg(strstr(error.text, part) != NULL || strstr(error.key, part) != NULL, "%s: %s", error.key, error.text);
-    ck_assert_int_eq(kva_plan_make(model, deployment, &plan, NULL), status);
+    ck_assert_int_eq(kva_plan_make(NULL, model, deployment, &plan, NULL), status);
 }
 
 START_TEST(test_an_unknown_context_is_an_error)

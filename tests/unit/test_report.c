@@ -174,7 +174,7 @@ START_TEST(test_every_assumption_is_in_every_format)
     struct kva_layer layers[2];
     const struct kva_model model = bare_model(layers);
     struct kva_plan *plan;
-    ck_assert_int_eq(kva_plan_make(&model, &(struct kva_deployment){.context = 10}, &plan, NULL), KVA_OK);
+    ck_assert_int_eq(kva_plan_make(NULL, &model, &(struct kva_deployment){.context = 10}, &plan, NULL), KVA_OK);
     ck_assert_uint_eq(plan->need, 2 * 2 * 8 * 2 * 10);
     ck_assert_uint_ge(plan->n_assumed, 3);
     for (int format = KVA_FORMAT_TEXT; format <= KVA_FORMAT_MARKDOWN; format++) {
@@ -195,7 +195,7 @@ START_TEST(test_bars_and_colour_only_where_asked)
     struct kva_layer layers[2];
     const struct kva_model model = bare_model(layers);
     struct kva_plan *plan;
-    ck_assert_int_eq(kva_plan_make(&model, &(struct kva_deployment){.context = 10}, &plan, NULL), KVA_OK);
+    ck_assert_int_eq(kva_plan_make(NULL, &model, &(struct kva_deployment){.context = 10}, &plan, NULL), KVA_OK);
     struct kva_report_style style = {.format = KVA_FORMAT_TEXT};
     struct kva_text out = {0};
     ck_assert_int_eq(kva_report_plans(&plan, 1, &style, &out, NULL), KVA_OK);

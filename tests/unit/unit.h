@@ -26,7 +26,7 @@ static inline uint64_t unit_need(const struct kva_model *model, uint64_t context
     const struct kva_deployment deployment = {
         .engine = "exact", .context = context, .kv_dtype = KVA_BF16, .model_dtype = KVA_BF16};
     struct kva_plan *plan;
-    ck_assert_int_eq(kva_plan_make(model, &deployment, &plan, NULL), KVA_OK);
+    ck_assert_int_eq(kva_plan_make(NULL, model, &deployment, &plan, NULL), KVA_OK);
     uint64_t bytes = plan->need;
     kva_plan_free(plan);
     return bytes;

@@ -1,0 +1,59 @@
+#include "engine/budget.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+
+enum kva_status kva_budget_remaining(struct kva_call *call)
+{
+    struct kva_deployment *deployment = call->deployment;
+    const double fraction = deployment->memory_fraction > 0 ? deployment->memory_fraction : 1;
+    if (deployment->weight_bytes == KVA_UNKNOWN)
+        return kva_fail(
+            call->error, KVA_REFUSED, NULL, "weight_bytes",
+            "the size of the weights is not known; give --weight-bytes or the bytes for caches, --kv-bytes");
+    const uint64_t parts[] = {deployment->weight_bytes, deployment->activation_bytes, deployment->graph_bytes,
+                              deployment->other_bytes};
+    uint64_t taken = 0, whole = (uint64_t)((double)deployment->gpu_bytes * fraction);
+    for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
+        if (!kva_add(taken, parts[p], &taken))
+            return kva_fail(call->error, KVA_BAD_INPUT, NULL, "weight_bytes",
+                            "weights and allowances are more than "
+                            "2^64 bytes");
+    deployment->kv_bytes = whole > taken ? whole - taken : 1;
+    return KVA_OK;
+}
+
+enum kva_status kva_allocation_largest(struct kva_call *call, struct kva_engine_allocation *allocation, uint64_t *bytes)
+{
+    const uint64_t pp = kva_max(call->deployment->pp, 1);
+    uint64_t *stages = kva_arena_alloc(call->arena, pp, sizeof *stages);
+    if (stages == NULL)
+        return kva_fail_memory(call->error, pp * sizeof *stages);
+    for (size_t i = 0; i < call->model->n_layers; i++) {
+        const struct kva_engine_layer *layer = &allocation->layers[i];
+        if (!kva_add(stages[layer->stage], layer->bytes, &stages[layer->stage]))
+            return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
+    }
+    for (uint64_t s = 0; s < pp; s++)
+        if (stages[s] > stages[allocation->stage])
+            allocation->stage = (uint32_t)s;
+    *bytes = stages[allocation->stage];
+    return KVA_OK;
+}
+
+enum kva_status kva_budget_simple(struct kva_call *call, struct kva_engine_allocation *allocation)
+{
+    uint64_t bytes;
+    enum kva_status status = kva_allocation_largest(call, allocation, &bytes);
+    if (status != KVA_OK)
+        return status;
+    struct kva_capacity *capacity = &allocation->capacity;
+    const uint64_t budget = call->deployment->kv_bytes, each = bytes / call->deployment->sequences;
+    *capacity = (struct kva_capacity){
+        .known = true, .budget = budget, .reserved = bytes, .fits = bytes <= budget, .max_context = KVA_UNKNOWN};
+    capacity->sequences_at_context = each > 0 ? budget / each : KVA_UNKNOWN;
+    if (!kva_mul(kva_min(capacity->sequences_at_context, UINT64_C(1) << 40), call->deployment->context,
+                 &capacity->tokens))
+        capacity->tokens = KVA_UNKNOWN;
+    return KVA_OK;
+}

@@ -1,0 +1,19 @@
+// Budgets that engines without a rule of their own share: what the weights and the allowances leave of a GPU.
+#ifndef KVA_ENGINE_BUDGET_H
+#define KVA_ENGINE_BUDGET_H
+
+#include "engine/engine.h"
+
+// kv_bytes = gpu_bytes x memory_fraction (1 when not said) - weights - activations - graphs - other; 0 becomes 1 byte,
+// in which nothing fits. Errors: KVA_REFUSED where the weights' size is not known.
+enum kva_status kva_budget_remaining(struct kva_call *call);
+
+// The capacity of an engine that allocates each sequence its caches and no more: reserved is what it allocates, it fits
+// when that is within the budget. Needs the layers of *allocation.
+enum kva_status kva_budget_simple(struct kva_call *call, struct kva_engine_allocation *allocation);
+
+// Bytes of one rank of the stage that holds most; sets allocation->stage to it.
+enum kva_status kva_allocation_largest(struct kva_call *call, struct kva_engine_allocation *allocation,
+                                       uint64_t *bytes);
+
+#endif

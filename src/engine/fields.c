@@ -1,0 +1,273 @@
+// The one table of what a deployment holds and how engines' users spell it.
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "kvatlas.h"
+
+enum type { COUNT, REAL, TEXT, DTYPE, SWITCH, FLAG, CONTEXT, BYTES };
+
+struct field {
+    struct kva_deployment_flag flag;
+    enum type type;
+    size_t offset;
+};
+
+#define FIELD(type, member, shown, help, ...)                                                                          \
+    {                                                                                                                  \
+        {{__VA_ARGS__}, shown, help}, type, offsetof(struct kva_deployment, member)                                    \
+    }
+// clang-format off
+static const struct field FIELDS[] = {
+    FIELD(CONTEXT, context, "N", "tokens of each sequence (32k is 32768; auto: the largest that fits); without it the model's limit", "--context", "-c", "--max-model-len", "--ctx-size", "--n-ctx", "--context-length", "--max-seq-len"),
+    FIELD(COUNT, sequences, "N", "sequences at a time; without it 1", "--sequences", "--parallel", "-np", "--n-parallel", "--n-seq-max"),
+    FIELD(COUNT, max_sequences, "N", "sequences that the engine is told to expect at most", "--max-num-seqs", "--max-running-requests", "--max-batch-size"),
+    FIELD(COUNT, prompt, "N", "tokens fed in before the first is decoded; without it all of the context but one", "--prompt", "--prompt-tokens"),
+    FIELD(COUNT, encoder_context, "N", "tokens of the encoder's input; without it as the context", "--encoder-context"),
+    FIELD(COUNT, encoder_tokens, "N", "encoder tokens of one pass (vLLM)", "--max-num-encoder-input-tokens"),
+    FIELD(TEXT, kv_type, "TYPE", "element type of the cache: bf16, fp8, q8_0, ...; without it the model's", "--kv-dtype", "--kv-cache-dtype", "--cache-dtype", "--cache-type-k", "-ctk", "--type-k"),
+    FIELD(TEXT, kv_type_v, "TYPE", "element type of the values, where it differs from the keys' (llama.cpp)", "--cache-type-v", "-ctv", "--type-v"),
+    FIELD(DTYPE, model_dtype, "TYPE", "element type of the model; without it the config's", "--model-dtype"),
+    FIELD(DTYPE, state_dtype, "TYPE", "element type of recurrent states", "--mamba-ssm-cache-dtype", "--mamba-ssm-dtype"),
+    FIELD(DTYPE, conv_dtype, "TYPE", "element type of convolution states", "--mamba-cache-dtype", "--mamba-conv-dtype"),
+    FIELD(TEXT, skip_layers, "LIST", "layers whose cache keeps the model's type (vLLM)", "--kv-cache-dtype-skip-layers"),
+    FIELD(COUNT, tp, "N", "ranks of tensor parallelism", "--tp", "--tensor-parallel-size", "-tp", "--tp-size", "--tensor-parallel"),
+    FIELD(COUNT, pp, "N", "stages of pipeline parallelism; GPUs of llama.cpp's layer split", "--pp", "--pipeline-parallel-size", "-pp", "--pp-size", "--pipeline-parallel"),
+    FIELD(COUNT, dp, "N", "replicas of data parallelism", "--dp", "--data-parallel-size", "-dp", "--dp-size"),
+    FIELD(COUNT, dcp, "N", "ranks of decode-context parallelism", "--dcp", "--decode-context-parallel-size", "-dcp", "--dcp-size"),
+    FIELD(COUNT, pcp, "N", "ranks of prefill-context parallelism", "--pcp", "--prefill-context-parallel-size", "--cp-size"),
+    FIELD(SWITCH, dp_attention, NULL, "attention is data-parallel", "--enable-dp-attention", "--enable-attention-dp", "--dp-attention"),
+    FIELD(TEXT, pp_partition, "LIST", "layers of each stage: 31,31 (VLLM_PP_LAYER_PARTITION)", "--pp-layer-partition", "--pp-partition"),
+    FIELD(COUNT, block_size, "N", "tokens of a block", "--block-size", "--page-size", "--tokens-per-block"),
+    FIELD(COUNT, batch_tokens, "N", "tokens of one pass", "--max-num-batched-tokens", "--chunked-prefill-size", "--max-num-tokens", "--batch-size", "-b", "--n-batch", "--prefill-step-size"),
+    FIELD(COUNT, ubatch, "N", "tokens of a physical batch (llama.cpp)", "--ubatch-size", "-ub", "--n-ubatch"),
+    FIELD(COUNT, spec_tokens, "N", "speculative tokens a step", "--num-speculative-tokens", "--speculative-num-draft-tokens", "--spec-tokens", "--draft-max"),
+    FIELD(COUNT, draft_layers, "N", "attention layers of the draft model or of multi-token prediction", "--draft-layers"),
+    FIELD(COUNT, rs_seq, "N", "snapshots of a recurrent state for speculative decoding (llama.cpp)", "--rs-seq", "--n-rs-seq"),
+    FIELD(TEXT, gpu, "NAME", "an accelerator of the catalogue (kvatlas gpus): h100, h200, ...", "--gpu"),
+    FIELD(BYTES, gpu_bytes, "BYTES", "memory of one GPU: 80GiB, 85520809984", "--gpu-memory", "--gpu-bytes"),
+    FIELD(REAL, memory_fraction, "F", "share of the memory that the engine may take, as the engine counts it", "--memory-fraction", "--gpu-memory-utilization", "--mem-fraction-static", "--free-gpu-memory-fraction", "--kv-cache-free-gpu-memory-fraction"),
+    FIELD(BYTES, kv_bytes, "BYTES", "bytes for caches on one rank: 40GiB, 42949672960", "--kv-bytes", "--kv-cache-memory-bytes", "--kv-cache-memory", "--max-gpu-total-bytes"),
+    FIELD(COUNT, kv_tokens, "N", "tokens of the engine's pool", "--kv-tokens", "--max-total-tokens", "--max-tokens"),
+    FIELD(COUNT, kv_blocks, "N", "blocks of the engine's pool", "--kv-blocks", "--num-gpu-blocks-override"),
+    FIELD(BYTES, weight_bytes, "BYTES", "weights on one rank; without it what the model's tensors say", "--weight-bytes"),
+    FIELD(BYTES, activation_bytes, "BYTES", "the peak of activations on one rank, an allowance", "--activation-bytes"),
+    FIELD(BYTES, graph_bytes, "BYTES", "CUDA graphs on one rank, an allowance", "--graph-bytes"),
+    FIELD(BYTES, other_bytes, "BYTES", "context, communication buffers and whatever else on one rank, an allowance", "--other-bytes"),
+    FIELD(SWITCH, hybrid_manager, NULL, "pools by kind of layer (--no-... or --disable-...: one for all)", "--hybrid-kv-cache-manager", "--hybrid-manager", "--hybrid-swa-memory"),
+    FIELD(SWITCH, prefix_caching, NULL, "caches kept for later requests (--no-... or --disable-...: not)", "--enable-prefix-caching", "--prefix-caching", "--radix-cache", "--enable-block-reuse"),
+    FIELD(SWITCH, async_scheduling, NULL, "scheduling a step ahead", "--async-scheduling"),
+    FIELD(SWITCH, chunked_prefill, NULL, "prompts in pieces", "--enable-chunked-prefill", "--chunked-prefill"),
+    FIELD(SWITCH, swa_full, NULL, "windows kept at full size (llama.cpp)", "--swa-full"),
+    FIELD(SWITCH, kv_unified, NULL, "one stream for all sequences (llama.cpp)", "--kv-unified", "-kvu"),
+    FIELD(SWITCH, flash_attention, NULL, "flash attention (llama.cpp)", "--flash-attn", "-fa", "--flash-attention"),
+    FIELD(SWITCH, offload_kqv, NULL, "caches on the GPU (llama.cpp)", "--kv-offload", "--offload-kqv"),
+    FIELD(SWITCH, cuda_graphs, NULL, "CUDA graphs", "--cuda-graph", "--cuda-graphs"),
+    FIELD(SWITCH, static_cache, NULL, "a static cache (Transformers)", "--static-cache"),
+    FIELD(SWITCH, llm_class, NULL, "vLLM's LLM class rather than its server: other defaults", "--llm-class"),
+    FIELD(TEXT, attention_backend, "NAME", "FLASH_ATTN, FLASHINFER, fa3, trtllm_mla, ... (VLLM_ATTENTION_BACKEND)", "--attention-backend"),
+    FIELD(TEXT, mamba_cache_mode, "MODE", "none, align or all (vLLM)", "--mamba-cache-mode"),
+    FIELD(TEXT, manager, "NAME", "v1, v2 or auto (TensorRT-LLM)", "--kv-cache-manager", "--manager"),
+    FIELD(TEXT, windows, "LIST", "windows by layer, repeated: 1024,1024,131072 (TensorRT-LLM)", "--max-attention-window"),
+    FIELD(TEXT, window_shares, "LIST", "share of each window's pool: 0.4,0.6 (TRTLLM_WINDOW_SIZE_SHARES)", "--window-size-shares"),
+    FIELD(TEXT, cache_implementation, "NAME", "dynamic, static, quantized, ... (Transformers)", "--cache-implementation"),
+    FIELD(COUNT, mamba_block_size, "N", "tokens of a block of states (vLLM)", "--mamba-block-size"),
+    FIELD(COUNT, mamba_slots, "N", "states that the pool holds (SGLang)", "--max-mamba-cache-size"),
+    FIELD(REAL, swa_ratio, "F", "tokens of the windowed pool for each of the full one (SGLang)", "--swa-full-tokens-ratio"),
+    FIELD(REAL, mamba_ratio, "F", "memory of states for each byte of the cache (SGLang)", "--mamba-full-memory-ratio"),
+    FIELD(COUNT, kv_bits, "N", "bits of a quantized cache (MLX-LM, Transformers)", "--kv-bits", "--nbits"),
+    FIELD(COUNT, kv_group_size, "N", "elements of one scale of a quantized cache", "--kv-group-size", "--q-group-size"),
+    FIELD(COUNT, quantized_kv_start, "N", "tokens after which MLX-LM quantizes", "--quantized-kv-start"),
+    FIELD(COUNT, max_kv_size, "N", "MLX-LM's rotating cache for models without one of their own", "--max-kv-size"),
+    FIELD(FLAG, nearest, NULL, "take the nearest known version of an engine instead of refusing", "--nearest"),
+};
+// clang-format on
+static const size_t N_FIELDS = sizeof FIELDS / sizeof *FIELDS;
+
+size_t kva_n_deployment_flags(void)
+{
+    return N_FIELDS;
+}
+
+const struct kva_deployment_flag *kva_deployment_flag(size_t index)
+{
+    return index < N_FIELDS ? &FIELDS[index].flag : NULL;
+}
+
+// ---------------------------------------------------------------- names
+
+// Underscores and dashes are alike, and leading dashes may be left out.
+static bool same_name(const char *spelled, const char *name)
+{
+    while (*spelled == '-')
+        spelled++;
+    while (*name == '-')
+        name++;
+    while (*spelled != '\0' && (*spelled == *name || (*spelled == '-' && *name == '_'))) {
+        spelled++;
+        name++;
+    }
+    return *spelled == *name;
+}
+
+static const struct field *find_exact(const char *name)
+{
+    for (size_t f = 0; f < N_FIELDS; f++)
+        for (size_t n = 0; n < KVA_MAX_SPELLINGS && FIELDS[f].flag.names[n] != NULL; n++)
+            if (same_name(FIELDS[f].flag.names[n], name))
+                return &FIELDS[f];
+    return NULL;
+}
+
+// "--no-swa-full", "--disable-radix-cache", "--no-enable-prefix-caching" turn a switch off.
+static const struct field *find(const char *name, bool *negated)
+{
+    static const char *const NEGATIONS[] = {"no-", "no_", "disable-", "disable_"};
+    const struct field *field = find_exact(name);
+    *negated = false;
+    if (field != NULL)
+        return field;
+    while (*name == '-')
+        name++;
+    for (size_t i = 0; i < sizeof NEGATIONS / sizeof *NEGATIONS; i++)
+        if (strncmp(name, NEGATIONS[i], strlen(NEGATIONS[i])) == 0) {
+            field = find_exact(name + strlen(NEGATIONS[i]));
+            *negated = true;
+            return field != NULL && field->type == SWITCH ? field : NULL;
+        }
+    return NULL;
+}
+
+const struct kva_deployment_flag *kva_deployment_flag_find(const char *name, bool *negated)
+{
+    const struct field *field = find(name, negated);
+    return field != NULL ? &field->flag : NULL;
+}
+
+// ---------------------------------------------------------------- values
+
+// "40GiB", "40G", "1.5GiB", "42949672960": binary units but for GB and MB, which are decimal.
+static bool parse_bytes(const char *text, uint64_t *bytes)
+{
+    static const struct {
+        const char *unit;
+        double size;
+    } UNITS[] = {{"", 1},          {"B", 1},       {"KiB", 1024},   {"K", 1024},     {"KB", 1e3},
+                 {"MiB", 1048576}, {"M", 1048576}, {"MB", 1e6},     {"GiB", 0x1p30}, {"G", 0x1p30},
+                 {"g", 0x1p30},    {"GB", 1e9},    {"TiB", 0x1p40}, {"T", 0x1p40},   {"TB", 1e12}};
+    if (kva_parse_count(text, bytes) && strpbrk(text, "kKmM") == NULL)
+        return true;
+    char *end;
+    errno = 0;
+    const double value = strtod(text, &end);
+    if (end == text || errno != 0 || !isfinite(value) || value < 0 || strchr("0123456789.", *text) == NULL)
+        return false;
+    while (*end == ' ')
+        end++;
+    for (size_t u = 0; u < sizeof UNITS / sizeof *UNITS; u++)
+        if (strcmp(end, UNITS[u].unit) == 0) {
+            if (value * UNITS[u].size >= 0x1p63)
+                return false;
+            *bytes = (uint64_t)(value * UNITS[u].size);
+            return true;
+        }
+    return false;
+}
+
+static bool parse_switch(const char *text, bool *on)
+{
+    static const char *const ON[] = {"on", "true", "True", "1", "yes", "enabled"};
+    static const char *const OFF[] = {"off", "false", "False", "0", "no", "disabled"};
+    for (size_t i = 0; i < sizeof ON / sizeof *ON; i++) {
+        *on = strcmp(text, ON[i]) == 0;
+        if (*on || strcmp(text, OFF[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool parse_real(const char *text, double *real)
+{
+    char *end;
+    errno = 0;
+    *real = strtod(text, &end);
+    return end != text && *end == '\0' && errno == 0 && isfinite(*real) && strpbrk(text, "xX") == NULL;
+}
+
+static enum kva_status bad(struct kva_error *error, const char *flag, const char *value, const char *expected)
+{
+    return kva_fail(error, KVA_BAD_INPUT, NULL, flag, "'%.200s' is not %s", value, expected);
+}
+
+static enum kva_status set_switch(enum kva_switch *field, const char *flag, const char *value, bool negated,
+                                  struct kva_error *error)
+{
+    bool on = true;
+    if (value != NULL && strcmp(value, "auto") == 0) {
+        *field = KVA_UNSET;
+        return KVA_OK;
+    }
+    if (value != NULL && !parse_switch(value, &on))
+        return bad(error, flag, value, "on, off or auto");
+    *field = on != negated ? KVA_ON : KVA_OFF;
+    return KVA_OK;
+}
+
+static enum kva_status set(const struct field *field, void *at, struct kva_deployment *deployment, const char *flag,
+                           const char *value, struct kva_error *error)
+{
+    uint64_t count = 0;
+    switch (field->type) {
+    case CONTEXT:
+        deployment->auto_context = strcmp(value, "auto") == 0 || strcmp(value, "-1") == 0;
+        if (deployment->auto_context)
+            return KVA_OK;
+        // fall through
+    case COUNT:
+        if (!kva_parse_count(value, &count) || count == 0)
+            return bad(error, flag, value, "a count of at least 1; write 32768 or 32k");
+        *(uint64_t *)at = count;
+        return KVA_OK;
+    case BYTES:
+        if (!parse_bytes(value, &count) || count == 0)
+            return bad(error, flag, value, "a number of bytes; write 40GiB or 42949672960");
+        *(uint64_t *)at = count;
+        return KVA_OK;
+    case REAL:
+        if (!parse_real(value, at) || *(double *)at <= 0)
+            return bad(error, flag, value, "a number above 0; write 0.9");
+        return KVA_OK;
+    case TEXT:
+        *(const char **)at = value;
+        return *value != '\0' ? KVA_OK : bad(error, flag, value, "a value: it is empty");
+    case DTYPE:
+        *(enum kva_dtype *)at = kva_dtype_parse(value);
+        return *(enum kva_dtype *)at != KVA_DTYPE_NONE || strcmp(value, "auto") == 0
+                   ? KVA_OK
+                   : bad(error, flag, value, "an element type; float32, float16, bfloat16 and auto are");
+    default:
+        return bad(error, flag, value, "wanted: the flag takes no value");
+    }
+}
+
+enum kva_status kva_deployment_set(struct kva_deployment *deployment, const char *flag, const char *value,
+                                   struct kva_error *error)
+{
+    bool negated;
+    const struct field *field = find(flag, &negated);
+    if (field == NULL)
+        return kva_fail(error, KVA_BAD_INPUT, NULL, flag, "is not a flag of any engine that kvatlas knows");
+    void *at = (char *)deployment + field->offset;
+    if (field->type == SWITCH)
+        return set_switch(at, flag, value, negated, error);
+    if (field->type == FLAG && value == NULL) {
+        *(bool *)at = true;
+        return KVA_OK;
+    }
+    if (value == NULL)
+        return kva_fail(error, KVA_BAD_INPUT, NULL, flag, "a value was expected after it");
+    return set(field, at, deployment, flag, value, error);
+}

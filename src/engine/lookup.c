@@ -1,0 +1,61 @@
+// What engines look up of their version: rules, cache types; and the assumptions they note.
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "engine/engine.h"
+
+enum kva_status kva_assume(struct kva_call *call, const char *format, ...)
+{
+    struct kva_assumptions *assumptions = &call->assumptions;
+    if (assumptions->n == KVA_MAX_ASSUMED)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "more than %d things had to be assumed",
+                        KVA_MAX_ASSUMED);
+    char line[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    const char *kept = kva_arena_strdup(call->arena, line);
+    if (kept == NULL)
+        return kva_fail_memory(call->error, strlen(line) + 1);
+    assumptions->text[assumptions->n++] = kept;
+    return KVA_OK;
+}
+
+const char *kva_rule(const struct kva_call *call, const char *name, const char *key)
+{
+    if (key == NULL)
+        return NULL;
+    for (size_t r = 0; r < call->version->n_rules; r++) {
+        const struct kva_rule_row *rule = call->version->rules[r];
+        if (strcmp(rule->name, name) != 0)
+            continue;
+        for (unsigned m = 0; m < rule->n_match; m++)
+            if (strcmp(rule->match[m], key) == 0)
+                return rule->value;
+    }
+    return NULL;
+}
+
+const struct kva_kv_type *kva_kv_type_find(const struct kva_call *call, const char *name)
+{
+    for (size_t t = 0; t < call->version->n_kv_types; t++)
+        for (unsigned n = 0; n < call->version->kv_types[t]->n_names; n++)
+            if (strcmp(call->version->kv_types[t]->names[n], name) == 0)
+                return call->version->kv_types[t];
+    return NULL;
+}
+
+const char *kva_kv_type_names(const struct kva_call *call)
+{
+    struct kva_text text = {0};
+    for (size_t t = 0; t < call->version->n_kv_types; t++)
+        for (unsigned n = 0; n < call->version->kv_types[t]->n_names; n++)
+            kva_text_printf(&text, "%s%s", text.length > 0 ? ", " : "", call->version->kv_types[t]->names[n]);
+    const char *names = text.failed ? NULL : kva_arena_strdup(call->arena, text.length > 0 ? text.bytes : "none");
+    kva_text_free(&text);
+    return names;
+}

@@ -1,0 +1,19 @@
+// The blanks that every engine fills alike: context, sequences, element types, ranks.
+#ifndef KVA_ENGINE_RESOLVE_H
+#define KVA_ENGINE_RESOLVE_H
+
+#include "engine/engine.h"
+
+// Context: the model's limit. Sequences: 1. Ranks: 1. Encoder input: as the context. Notes each. A context beyond the
+// model's limit is planned and noted. Errors: KVA_BAD_INPUT (no context known, a fraction outside (0, 1]).
+enum kva_status kva_resolve_common(struct kva_call *call);
+
+// The cache's element type, into call->kv_format: what kv_type names in the engine's file, a plain element type, or the
+// model's. `auto` is the model's. Errors: KVA_BAD_INPUT, with the types that the engine takes.
+enum kva_status kva_resolve_kv_type(struct kva_call *call);
+
+// Where the GPU's memory is known and the bytes for caches are not given: the weights of one rank, then the engine's
+// own budget, into deployment->kv_bytes. Leaves everything alone otherwise.
+enum kva_status kva_resolve_budget(struct kva_call *call);
+
+#endif

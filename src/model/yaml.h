@@ -1,0 +1,23 @@
+// One way to read a YAML file of data/: by a schema, with file, line and key in every complaint.
+#ifndef KVA_MODEL_YAML_H
+#define KVA_MODEL_YAML_H
+
+#include <cyaml/cyaml.h>
+
+#include "kvatlas.h"
+#include "model/atlas.h"
+
+// Parses one file. Errors: KVA_BAD_INPUT with file, line and key (unknown key, missing key, wrong type, not YAML).
+enum kva_status kva_yaml_load(const struct kva_atlas_file *file, const cyaml_schema_value_t *schema, void **loaded,
+                              struct kva_error *error);
+// FOLDER/NAME.yaml of the atlas. *loaded NULL with KVA_OK: no such file. *file is for errors of further checks; free it
+// with kva_atlas_file_free.
+enum kva_status kva_yaml_named(struct kva_atlas *atlas, const char *folder, const char *name,
+                               const cyaml_schema_value_t *schema, struct kva_atlas_file *file, void **loaded,
+                               struct kva_error *error);
+void kva_yaml_free(const cyaml_schema_value_t *schema, void *loaded);
+
+// The line on which the word `value` first stands, from the top-level section `section` on. 0: nowhere.
+int kva_yaml_line(const struct kva_atlas_file *file, const char *section, const char *value);
+
+#endif
