@@ -361,6 +361,19 @@ struct kva_deployment {
 enum kva_status kva_deployment_set(struct kva_deployment *deployment, const char *flag, const char *value,
                                    struct kva_error *error);
 
+enum kva_quantity_type { KVA_QUANTITY_COUNT, KVA_QUANTITY_REAL, KVA_QUANTITY_TEXT };
+// A number that an engine prints, or that a line of its log says: "tokens" = 74896.
+struct kva_quantity {
+    const char *name;
+    enum kva_quantity_type type;
+    uint64_t count;
+    double real;
+    const char *text;
+};
+
+// The value of field `index` (< kva_n_deployment_flags()), named as in struct kva_deployment. False: nothing was said.
+bool kva_deployment_get(const struct kva_deployment *deployment, size_t index, struct kva_quantity *value);
+
 // One way to set a field, for help texts and for whoever reads an engine's command line.
 #define KVA_MAX_SPELLINGS 8
 struct kva_deployment_flag {
@@ -424,16 +437,6 @@ struct kva_pool {
     uint64_t block_tokens, page_bytes, blocks, bytes;
 };
 
-enum kva_quantity_type { KVA_QUANTITY_COUNT, KVA_QUANTITY_REAL, KVA_QUANTITY_TEXT };
-// A number that an engine prints, or that a line of its log says: "tokens" = 74896.
-struct kva_quantity {
-    const char *name;
-    enum kva_quantity_type type;
-    uint64_t count;
-    double real;
-    const char *text;
-};
-
 // A line of the engine's log, as it will print it.
 struct kva_print_line {
     const char *id;  // "capacity"
@@ -477,8 +480,6 @@ struct kva_plan {
     struct kva_capacity capacity;
     struct kva_print_line *prints;
     size_t n_prints;
-    const char **references;  // of the engine's behaviours: "id: title, URL"
-    size_t n_references;
     void *arena;
 };
 

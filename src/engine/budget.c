@@ -45,7 +45,7 @@ enum kva_status kva_budget_simple(struct kva_call *call, struct kva_engine_alloc
 {
     uint64_t bytes;
     enum kva_status status = kva_allocation_largest(call, allocation, &bytes);
-    if (status != KVA_OK)
+    if (status != KVA_OK || call->deployment->kv_bytes == 0)
         return status;
     struct kva_capacity *capacity = &allocation->capacity;
     const uint64_t budget = call->deployment->kv_bytes, each = bytes / call->deployment->sequences;

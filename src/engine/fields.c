@@ -11,6 +11,7 @@
 enum type { COUNT, REAL, TEXT, DTYPE, SWITCH, FLAG, CONTEXT, BYTES };
 
 struct field {
+    const char *name;
     struct kva_deployment_flag flag;
     enum type type;
     size_t offset;
@@ -18,7 +19,7 @@ struct field {
 
 #define FIELD(type, member, shown, help, ...)                                                                          \
     {                                                                                                                  \
-        {{__VA_ARGS__}, shown, help}, type, offsetof(struct kva_deployment, member)                                    \
+#member, {{__VA_ARGS__ }, shown, help }, type, offsetof(struct kva_deployment, member)                         \
     }
 // clang-format off
 static const struct field FIELDS[] = {
@@ -270,4 +271,40 @@ enum kva_status kva_deployment_set(struct kva_deployment *deployment, const char
     if (value == NULL)
         return kva_fail(error, KVA_BAD_INPUT, NULL, flag, "a value was expected after it");
     return set(field, at, deployment, flag, value, error);
+}
+
+bool kva_deployment_get(const struct kva_deployment *deployment, size_t index, struct kva_quantity *value)
+{
+    const struct field *field = &FIELDS[index];
+    const void *at = (const char *)deployment + field->offset;
+    static const char *const SWITCHES[] = {"", "off", "on"};
+    *value = (struct kva_quantity){.name = field->name, .type = KVA_QUANTITY_COUNT};
+    switch (field->type) {
+    case CONTEXT:
+    case COUNT:
+    case BYTES:
+        value->count = *(const uint64_t *)at;
+        return value->count > 0 && value->count != KVA_UNKNOWN;
+    case REAL:
+        value->type = KVA_QUANTITY_REAL;
+        value->real = *(const double *)at;
+        return value->real > 0;
+    case TEXT:
+        value->type = KVA_QUANTITY_TEXT;
+        value->text = *(const char *const *)at;
+        return value->text != NULL;
+    case DTYPE:
+        value->type = KVA_QUANTITY_TEXT;
+        value->text = kva_dtype_name(*(const enum kva_dtype *)at);
+        return *(const enum kva_dtype *)at != KVA_DTYPE_NONE;
+    case SWITCH:
+        value->type = KVA_QUANTITY_TEXT;
+        value->text = SWITCHES[*(const enum kva_switch *)at];
+        return *value->text != '\0';
+    case FLAG:
+        value->type = KVA_QUANTITY_TEXT;
+        value->text = "on";
+        return *(const bool *)at;
+    }
+    return false;
 }

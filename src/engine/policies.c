@@ -185,7 +185,5 @@ enum kva_status kva_policy_allocate(struct kva_call *call, const struct kva_poli
     }
     if (status == KVA_OK)
         status = make_pools(owned, n_owned, call->deployment, call->arena, allocation, call->error);
-    if (status == KVA_OK && call->deployment->kv_bytes > 0)
-        status = kva_budget_simple(call, allocation);
-    return status;
+    return status == KVA_OK ? kva_budget_simple(call, allocation) : status;
 }

@@ -20,13 +20,16 @@ static enum kva_status too_large(struct kva_error *error, const struct kva_plan 
                     kva_human_count(plan->deployment.context, context));
 }
 
-// naive = layers x kv_heads x (k_dim + v_dim) x bytes x context x sequences, whatever the layers are
+// naive = layers x kv_heads x (k_dim + v_dim) x bytes x context x sequences, whatever the layers are; on a rank the
+// layers of a stage and the heads of a share
 static enum kva_status plan_naive(struct kva_plan *plan, const struct kva_call *call)
 {
     const struct kva_model *model = plan->model;
+    const uint64_t heads = kva_heads_ceil(model->naive_kv_heads, plan->deployment.tp),
+                   layers = kva_ceil_div(model->n_layers, plan->deployment.pp);
     uint64_t row;
-    if (!kva_kv_row_bytes(&call->kv_format, model->naive_kv_heads, model->naive_k_dim, model->naive_v_dim, &row) ||
-        !kva_mul(row, model->n_layers, &plan->naive_bytes_per_token) ||
+    if (!kva_kv_row_bytes(&call->kv_format, heads, model->naive_k_dim, model->naive_v_dim, &row) ||
+        !kva_mul(row, layers, &plan->naive_bytes_per_token) ||
         !kva_mul3(plan->naive_bytes_per_token, plan->deployment.context, plan->deployment.sequences, &plan->naive))
         return too_large(call->error, plan);
     return KVA_OK;
@@ -36,10 +39,11 @@ static enum kva_status plan_naive(struct kva_plan *plan, const struct kva_call *
 static enum kva_status count_next_token(struct kva_plan *plan, const struct kva_call *call,
                                         const struct kva_cache *cache)
 {
+    const struct kva_cache share = kva_cache_on_rank(cache, plan->deployment.tp);
     uint64_t context = plan->deployment.context, row;
     if (!kva_cache_has_rows(cache) || (kva_cache_has_window(cache) && context >= cache->window))
         return KVA_OK;
-    enum kva_status status = kva_cache_token_bytes(cache, &call->kv_format, &row, call->error);
+    enum kva_status status = kva_cache_token_bytes(&share, &call->kv_format, &row, call->error);
     if (status == KVA_OK && !kva_add(plan->bytes_per_token, row, &plan->bytes_per_token))
         return too_large(call->error, plan);
     return status;
@@ -77,7 +81,7 @@ static enum kva_status plan_cache(struct kva_plan *plan, const struct kva_call *
         return status;
     if (!shared && !kva_add_product(&plan->total_need, whole, deployment->sequences))
         return too_large(call->error, plan);
-    return count_next_token(plan, call, cache);
+    return KVA_OK;
 }
 
 // The totals are of one rank: only layers of its stage count.
@@ -103,7 +107,10 @@ static enum kva_status plan_layers(struct kva_plan *plan, const struct kva_call 
                                          .rows = given->rows,
                                          .stage = given->stage};
         for (size_t c = 0; c < model->layers[i].n_caches; c++) {
-            enum kva_status status = plan_cache(plan, call, layer, &model->layers[i].caches[c]);
+            const struct kva_cache *cache = &model->layers[i].caches[c];
+            enum kva_status status = plan_cache(plan, call, layer, cache);
+            if (status == KVA_OK && layer->stage == allocation->stage)
+                status = count_next_token(plan, call, cache);
             if (status != KVA_OK)
                 return status;
         }

@@ -70,6 +70,12 @@ void kva_emit_count(struct kva_emit *emit, const char *key, uint64_t count)
     kva_text_add(emit->out, digits + at, sizeof digits - at);
 }
 
+void kva_emit_flag(struct kva_emit *emit, const char *key, bool flag)
+{
+    begin(emit, key);
+    kva_text_printf(emit->out, "%s", flag ? "true" : "false");
+}
+
 void kva_emit_real(struct kva_emit *emit, const char *key, double real)
 {
     char digits[40];

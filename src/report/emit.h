@@ -17,6 +17,7 @@ void kva_emit_close(struct kva_emit *emit, char bracket);
 void kva_emit_null(struct kva_emit *emit, const char *key);
 // null for KVA_UNKNOWN, and beyond 2^63 - 1, which JSON readers cannot hold
 void kva_emit_count(struct kva_emit *emit, const char *key, uint64_t count);
+void kva_emit_flag(struct kva_emit *emit, const char *key, bool flag);
 void kva_emit_real(struct kva_emit *emit, const char *key, double real);
 // null for NULL; bytes that are not UTF-8 (a path may hold them) become '?'
 void kva_emit_text(struct kva_emit *emit, const char *key, const char *text);

@@ -22,17 +22,30 @@ static uint64_t largest(const struct subject *subject)
     return most;
 }
 
-static const char *tokens_words(struct kva_page *page, const struct kva_deployment *deployment)
+static const char *tokens_words(struct kva_page *page, const struct kva_plan *plan)
 {
-    char sequences[KVA_HUMAN], context[KVA_HUMAN];
-    return kva_arena_printf(page->arena, "%s sequence%s of %s tokens, %s cache",
-                            kva_human_count(deployment->sequences, sequences), deployment->sequences == 1 ? "" : "s",
-                            kva_human_count(deployment->context, context), kva_dtype_name(deployment->kv_dtype));
+    const struct kva_deployment *deployment = &plan->deployment;
+    char sequences[KVA_HUMAN], context[KVA_HUMAN], ranks[KVA_HUMAN];
+    return kva_arena_printf(
+        page->arena, "%s sequence%s of %s tokens, %s cache%s%s%s", kva_human_count(deployment->sequences, sequences),
+        deployment->sequences == 1 ? "" : "s", kva_human_count(deployment->context, context), deployment->kv_type,
+        plan->ranks > 1 ? ", one of " : "", plan->ranks > 1 ? kva_human_count(plan->ranks, ranks) : "",
+        plan->ranks > 1 ? " ranks" : "");
+}
+
+// "vLLM 0.33.0"; a built-in policy by its id.
+static const char *engine_words(struct kva_page *page, const struct kva_plan *plan)
+{
+    const char *words = *plan->engine_version == '\0'
+                            ? plan->deployment.engine
+                            : kva_arena_printf(page->arena, "%s %s", plan->engine_name, plan->engine_version);
+    page->out->failed = page->out->failed || words == NULL;
+    return words != NULL ? words : "";
 }
 
 static void title(struct kva_page *page, const struct kva_plan *plan, const char *policy)
 {
-    const char *tokens = tokens_words(page, &plan->deployment);
+    const char *tokens = tokens_words(page, plan);
     page->out->failed = page->out->failed || tokens == NULL;
     if (!page->out->failed)
         kva_page_title(page, "%s%s%s: %s", plan->model->id, *policy != '\0' ? " under " : "", policy, tokens);
@@ -91,9 +104,17 @@ static void figures(struct kva_page *page, const struct kva_plan *plan, uint64_t
                             kva_human_count(plan->model->n_layers, digits)));
     figure(page, &table, "need", plan->need, kva_page_bar(page, plan->need, most), "what the architecture must keep");
     figure(page, &table, "allocated", plan->allocated, kva_page_bar(page, plan->allocated, most),
-           kva_arena_printf(arena, "what %s reserves", plan->deployment.engine));
+           kva_arena_printf(arena, "what %s sets aside for them", engine_words(page, plan)));
     figure(page, &table, "overpay", plan->overpay, "",
-           kva_arena_printf(arena, "allocated is %.3f x need", plan->overpay_ratio));
+           kva_arena_printf(arena, "allocated is %.3f x need%s%s", plan->overpay_ratio,
+                            *plan->overpay_why != '\0' ? ": " : "", plan->overpay_why));
+    if (plan->unassigned > 0)
+        figure(page, &table, "unassigned", plan->unassigned, "", "the part of allocated that no layer uses");
+    if (plan->peak > plan->allocated)
+        figure(page, &table, "peak", plan->peak, "", "held for a moment while a prompt is fed in");
+    if (plan->ranks > 1)
+        figure(page, &table, "all ranks", plan->total_allocated, "",
+               kva_arena_printf(arena, "for a need of %s B", kva_human_count(plan->total_need, digits)));
     architecture_figures(page, &table, plan);
     kva_page_table(page, &table);
 }
@@ -146,14 +167,59 @@ static void layers(struct kva_page *page, const struct kva_plan *plan)
         else
             kva_table_cell(&table, "%s", "");
     }
-    kva_page_section(page, &table, "Layers under %s, all sequences", plan->deployment.engine);
+    kva_page_section(page, &table, "Layers under %s, all sequences", engine_words(page, plan));
+}
+
+static void count_row(struct kva_table *table, const char *label, uint64_t count, const char *note)
+{
+    char digits[KVA_HUMAN];
+    if (count == KVA_UNKNOWN)
+        return;
+    kva_table_cell(table, "%s", label);
+    kva_table_cell(table, "%s", kva_human_count(count, digits));
+    kva_table_cell(table, "%s", note);
+}
+
+static void capacity(struct kva_page *page, const struct kva_plan *plan)
+{
+    const struct kva_capacity *capacity = &plan->capacity;
+    struct kva_table table = kva_page_new_table(page);
+    if (!capacity->known)
+        return;
+    bool titled = page->style->format == KVA_FORMAT_MARKDOWN;
+    kva_table_column(&table, titled ? "what" : "", false);
+    kva_table_column(&table, titled ? "number" : "", true);
+    kva_table_column(&table, "", false);
+    count_row(&table, "budget", capacity->budget, "bytes for caches on one rank");
+    count_row(&table, "reserved", capacity->reserved, "of these, taken at start");
+    count_row(&table, "tokens", capacity->tokens, "as the engine counts them");
+    count_row(&table, "sequences", capacity->sequences_at_context, "at this context");
+    count_row(&table, "context", capacity->max_context, "the largest that the engine would start with");
+    kva_page_section(page, &table, "Capacity: %s", capacity->fits ? "it fits" : "it does not fit");
+    kva_page_list(page, "It refuses to start", &capacity->refusal, capacity->refusal != NULL ? 1 : 0);
+}
+
+static void prints(struct kva_page *page, const struct kva_plan *plan)
+{
+    const char **lines = kva_arena_alloc(page->arena, plan->n_prints + 1, sizeof *lines);
+    page->out->failed = page->out->failed || lines == NULL;
+    if (lines == NULL)
+        return;
+    for (size_t p = 0; p < plan->n_prints; p++)
+        lines[p] = plan->prints[p].text;
+    const char *heading = kva_arena_printf(page->arena, "%s will print", engine_words(page, plan));
+    page->out->failed = page->out->failed || heading == NULL;
+    if (heading != NULL)
+        kva_page_list(page, heading, lines, plan->n_prints);
 }
 
 static void one(struct kva_page *page, const struct kva_plan *plan, uint64_t most)
 {
-    title(page, plan, plan->deployment.engine);
+    title(page, plan, engine_words(page, plan));
     figures(page, plan, most);
     pools(page, plan, "Pools");
+    capacity(page, plan);
+    prints(page, plan);
     if (page->style->layers)
         layers(page, plan);
     kva_page_list(page, "Warnings", plan->model->warnings, plan->model->n_warnings);
@@ -186,17 +252,19 @@ static void comparison(struct kva_page *page, const struct subject *subject, uin
         kva_table_column(&table, "", false);
     kva_table_column(&table, "overpay", true);
     kva_table_column(&table, "allocated / need", true);
+    kva_table_column(&table, "why", false);
     comparison_row(page, &table, "(naive)", first->naive, most);
-    kva_table_cell(&table, "%s", "");
-    kva_table_cell(&table, "%s", "");
+    for (int empty = 0; empty < 3; empty++)
+        kva_table_cell(&table, "%s", "");
     comparison_row(page, &table, "(need)", first->need, most);
-    kva_table_cell(&table, "%s", "");
-    kva_table_cell(&table, "%s", "");
+    for (int empty = 0; empty < 3; empty++)
+        kva_table_cell(&table, "%s", "");
     for (size_t p = 0; p < subject->n_plans; p++) {
         const struct kva_plan *plan = subject->plans[p];
-        comparison_row(page, &table, plan->deployment.engine, plan->allocated, most);
+        comparison_row(page, &table, engine_words(page, plan), plan->allocated, most);
         kva_table_bytes(&table, plan->overpay);
         kva_table_cell(&table, "%.3f", plan->overpay_ratio);
+        kva_table_cell(&table, "%s", plan->overpay_why);
     }
     title(page, first, "");
     kva_page_table(page, &table);
@@ -228,7 +296,7 @@ static void side_by_side(struct kva_page *page, const struct subject *subject, u
     architecture_figures(page, &table, first);
     kva_page_section(page, &table, "Under any of them");
     for (size_t p = 0; p < subject->n_plans; p++) {
-        const char *heading = kva_arena_printf(page->arena, "Pools of %s", subject->plans[p]->deployment.engine);
+        const char *heading = kva_arena_printf(page->arena, "Pools of %s", engine_words(page, subject->plans[p]));
         page->out->failed = page->out->failed || heading == NULL;
         if (heading != NULL)
             pools(page, subject->plans[p], heading);

@@ -24,20 +24,28 @@ static void emit_engine(struct kva_emit *emit, const struct kva_plan *plan)
     const char *version = plan->engine_version;
     kva_emit_open(emit, "engine", '{');
     kva_emit_text(emit, "id", plan->deployment.engine);
+    kva_emit_text(emit, "name", plan->engine_name);
     kva_emit_text(emit, "version", version != NULL && *version != '\0' ? version : NULL);
     kva_emit_close(emit, '}');
 }
 
+// What was said and what was filled in; a field of which nothing is known is left out.
 static void emit_deployment(struct kva_emit *emit, const struct kva_deployment *deployment)
 {
     kva_emit_open(emit, "deployment", '{');
     kva_emit_text(emit, "engine", deployment->engine);
-    kva_emit_count(emit, "context", deployment->context);
-    kva_emit_count(emit, "sequences", deployment->sequences);
     kva_emit_dtype(emit, "kv_dtype", deployment->kv_dtype);
-    kva_emit_dtype(emit, "model_dtype", deployment->model_dtype);
-    if (deployment->encoder_context > 0)
-        kva_emit_count(emit, "encoder_context", deployment->encoder_context);
+    for (size_t f = 0; f < kva_n_deployment_flags(); f++) {
+        struct kva_quantity value;
+        if (!kva_deployment_get(deployment, f, &value))
+            continue;
+        if (value.type == KVA_QUANTITY_COUNT)
+            kva_emit_count(emit, value.name, value.count);
+        else if (value.type == KVA_QUANTITY_REAL)
+            kva_emit_real(emit, value.name, value.real);
+        else
+            kva_emit_text(emit, value.name, value.text);
+    }
     kva_emit_close(emit, '}');
 }
 
@@ -50,6 +58,13 @@ static void emit_bytes(struct kva_emit *emit, const struct kva_plan *plan)
     kva_emit_count(emit, "overpay", plan->overpay);
     kva_emit_count(emit, "sharing_saved", plan->sharing_saved);
     kva_emit_count(emit, "state", plan->state);
+    kva_emit_count(emit, "unassigned", plan->unassigned);
+    kva_emit_count(emit, "peak", plan->peak > 0 ? plan->peak : plan->allocated);
+    kva_emit_close(emit, '}');
+    kva_emit_open(emit, "total", '{');
+    kva_emit_count(emit, "ranks", plan->ranks);
+    kva_emit_count(emit, "need", plan->total_need);
+    kva_emit_count(emit, "allocated", plan->total_allocated);
     kva_emit_close(emit, '}');
 }
 
@@ -67,6 +82,8 @@ static void emit_layers(struct kva_emit *emit, const struct kva_plan *plan)
         kva_emit_count(emit, "sharing_saved", layer->sharing_saved);
         kva_emit_count(emit, "state", layer->state);
         kva_emit_count(emit, "rows", layer->rows);
+        kva_emit_count(emit, "logical", layer->logical);
+        kva_emit_count(emit, "stage", layer->stage);
         kva_emit_layer(emit, "reads_layer", layer->reads_layer);
         kva_emit_close(emit, '}');
     }
@@ -93,14 +110,29 @@ static void emit_pools(struct kva_emit *emit, const struct kva_plan *plan)
     kva_emit_close(emit, ']');
 }
 
-// What only a GPU's memory decides: nothing is known of it without one.
-static void emit_capacity(struct kva_emit *emit)
+// What only a budget decides: nothing is known of it without one.
+static void emit_capacity(struct kva_emit *emit, const struct kva_capacity *capacity)
 {
-    static const char *const KEYS[] = {"kv_budget_bytes", "tokens", "sequences_at_context", "max_context"};
     kva_emit_open(emit, "capacity", '{');
-    for (size_t k = 0; k < sizeof KEYS / sizeof *KEYS; k++)
-        kva_emit_null(emit, KEYS[k]);
+    kva_emit_count(emit, "kv_budget_bytes", capacity->known ? capacity->budget : KVA_UNKNOWN);
+    kva_emit_count(emit, "reserved_bytes", capacity->known ? capacity->reserved : KVA_UNKNOWN);
+    kva_emit_count(emit, "tokens", capacity->known ? capacity->tokens : KVA_UNKNOWN);
+    kva_emit_count(emit, "sequences_at_context", capacity->known ? capacity->sequences_at_context : KVA_UNKNOWN);
+    kva_emit_count(emit, "max_context", capacity->known ? capacity->max_context : KVA_UNKNOWN);
+    if (capacity->known)
+        kva_emit_flag(emit, "fits", capacity->fits);
+    else
+        kva_emit_null(emit, "fits");
+    kva_emit_text(emit, "refusal", capacity->refusal);
     kva_emit_close(emit, '}');
+}
+
+static void emit_prints(struct kva_emit *emit, const struct kva_plan *plan)
+{
+    kva_emit_open(emit, "prints", '[');
+    for (size_t p = 0; p < plan->n_prints; p++)
+        kva_emit_text(emit, NULL, plan->prints[p].text);
+    kva_emit_close(emit, ']');
 }
 
 static void emit_plan(struct kva_emit *emit, const struct kva_plan *plan)
@@ -113,12 +145,13 @@ static void emit_plan(struct kva_emit *emit, const struct kva_plan *plan)
     kva_emit_texts(emit, "assumed", plan->assumed, plan->n_assumed);
     emit_bytes(emit, plan);
     kva_emit_real(emit, "overpay_ratio", plan->overpay_ratio);
+    kva_emit_text(emit, "overpay_why", plan->overpay_why);
     kva_emit_count(emit, "bytes_per_token", plan->bytes_per_token);
     kva_emit_count(emit, "naive_bytes_per_token", plan->naive_bytes_per_token);
     emit_layers(emit, plan);
     emit_pools(emit, plan);
-    emit_capacity(emit);
-    kva_emit_texts(emit, "prints", NULL, 0);
+    emit_capacity(emit, &plan->capacity);
+    emit_prints(emit, plan);
     kva_emit_texts(emit, "gates", NULL, 0);
     kva_emit_texts(emit, "references", plan->model->references, plan->model->n_references);
     kva_emit_texts(emit, "warnings", plan->model->warnings, plan->model->n_warnings);
