@@ -390,9 +390,9 @@ const struct kva_deployment_flag *kva_deployment_flag_find(const char *name, boo
 // ---------------------------------------------------------------- engines
 
 struct kva_engine_range {
-    const char *since, *until;  // NULL: from the first, to the newest known version
+    const char *since, *until;  // the first and the last known version that it holds for
     const char *value;
-    const char *const *references;  // ids of data/references.yaml
+    const char *const *references;  // ids
     size_t n_references;
 };
 struct kva_engine_behaviour {
@@ -407,12 +407,20 @@ struct kva_engine_info {
     size_t n_versions;
     struct kva_engine_behaviour *behaviours;
     size_t n_behaviours;
+    const char **lines;  // templates of what its newest version prints
+    size_t n_lines;
+    const char **kv_types;  // what its cache flag takes at the newest version
+    size_t n_kv_types;
+    const char **references;  // of all of them: "id: title, URL"
+    size_t n_references;
+    void *arena;
 };
-size_t kva_n_engines(void);
-// index < kva_n_engines(). The result lives as long as the atlas. Errors: KVA_BAD_INPUT (a data file that breaks its
-// schema), KVA_MACHINE.
-enum kva_status kva_engine_info(struct kva_atlas *atlas, size_t index, const struct kva_engine_info **info,
-                                struct kva_error *error);
+// name: an engine's id. Errors: KVA_REFUSED (not known, with what is known), KVA_BAD_INPUT (a data file that breaks its
+// schema), KVA_MACHINE. Release with kva_engine_info_free.
+enum kva_status kva_engine_info_open(struct kva_atlas *atlas, const char *name, struct kva_engine_info **info,
+                                     struct kva_error *error);
+void kva_engine_info_free(struct kva_engine_info *info);
+const char *kva_engine_name(size_t index);  // ids in the order that people see; NULL past the last
 
 // ---------------------------------------------------------------- plans
 

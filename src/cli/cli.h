@@ -20,6 +20,7 @@ int kva_cli_stream(struct kva_options *options);  // plan - --ndjson
 int kva_cli_explain(struct kva_options *options);
 int kva_cli_run(struct kva_options *options);
 int kva_cli_verify(struct kva_options *options);
+int kva_cli_engines(struct kva_options *options);
 int kva_cli_models(struct kva_options *options);
 
 // Prints "kvatlas: <line>" on standard error. Returns the exit status.
@@ -28,9 +29,19 @@ int kva_cli_fail(const struct kva_error *error);
 // How the flags say that a model is read.
 struct kva_model_options kva_cli_how(const struct kva_options *options);
 
-// A plan for each engine that was named. plans: [KVA_MAX_ENGINES]; free *n_plans of them, also after an error.
+// A plan for each engine that was named (all: every one). Engines that refuse are kept with their reasons where several
+// were asked; all of them refusing is an error.
+struct kva_cli_plans {
+    struct kva_plan *plans[KVA_MAX_ENGINES];
+    size_t n_plans;
+    struct kva_refusal refusals[KVA_MAX_ENGINES];
+    size_t n_refusals;
+    enum kva_status partial;  // of the first engine that was named and refused; KVA_OK: none
+};
 enum kva_status kva_cli_plans(const struct kva_options *options, struct kva_atlas *atlas, const struct kva_model *model,
-                              struct kva_plan **plans, size_t *n_plans, struct kva_error *error);
+                              struct kva_cli_plans *plans, struct kva_error *error);
+void kva_cli_plans_free(struct kva_cli_plans *plans);  // also after an error
+struct kva_plan_set kva_cli_plan_set(const struct kva_cli_plans *plans);
 
 // The model that the first argument names, with its atlas. Release with kva_cli_close (either may be NULL).
 enum kva_status kva_cli_open(const struct kva_options *options, struct kva_atlas **atlas, struct kva_model **model,

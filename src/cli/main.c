@@ -23,6 +23,7 @@ static const struct kva_command COMMANDS[] = {
      RESULT | RUN | BIT(TOKENS) | BIT(PREFILL) | BIT(LOGITS) | BIT(PROFILE) | BIT(LAYERS), 1, 1, kva_cli_run},
     {"verify", "[SUITE|MODEL...]", "run and compare, for CI",
      RESULT | RUN | BIT(TOKENS) | BIT(PREFILL) | BIT(JSON) | BIT(JUNIT), 0, SIZE_MAX, kva_cli_verify},
+    {"engines", "[ENGINE]", "the engines, their versions, and how one of them behaves", RESULT, 0, 1, kva_cli_engines},
     {"models", "[QUERY]", "the catalogue: real models by name, family and type", RESULT | BIT(FAMILY) | BIT(TYPE), 0, 1,
      kva_cli_models},
 };

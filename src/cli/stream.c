@@ -105,16 +105,15 @@ static enum kva_status plan_line(struct stream *stream, const char *line, size_t
 {
     char id[32];
     struct kva_model *model = NULL;
-    struct kva_plan *plans[KVA_MAX_ENGINES] = {NULL};
-    size_t n_plans = 0;
+    struct kva_cli_plans plans = {0};
     snprintf(id, sizeof id, "line %llu", (unsigned long long)stream->line);
     enum kva_status status = kva_model_from_json(stream->atlas, line, length, id, &stream->how, &model, bad);
     if (status == KVA_OK)
-        status = kva_cli_plans(stream->options, stream->atlas, model, plans, &n_plans, bad);
+        status = kva_cli_plans(stream->options, stream->atlas, model, &plans, bad);
+    const struct kva_plan_set set = kva_cli_plan_set(&plans);
     if (status == KVA_OK)
-        status = kva_report_plans(plans, n_plans, &stream->style, &stream->out, bad);
-    for (size_t p = 0; p < n_plans; p++)
-        kva_plan_free(plans[p]);
+        status = kva_report_plans(&set, &stream->style, &stream->out, bad);
+    kva_cli_plans_free(&plans);
     kva_model_close(model);
     return status;
 }

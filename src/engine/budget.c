@@ -9,14 +9,14 @@ enum kva_status kva_budget_remaining(struct kva_call *call)
     const double fraction = deployment->memory_fraction > 0 ? deployment->memory_fraction : 1;
     if (deployment->weight_bytes == KVA_UNKNOWN)
         return kva_fail(
-            call->error, KVA_REFUSED, NULL, "weight_bytes",
+            call->error, KVA_REFUSED, NULL, "--weight-bytes",
             "the size of the weights is not known; give --weight-bytes or the bytes for caches, --kv-bytes");
     const uint64_t parts[] = {deployment->weight_bytes, deployment->activation_bytes, deployment->graph_bytes,
                               deployment->other_bytes};
     uint64_t taken = 0, whole = (uint64_t)((double)deployment->gpu_bytes * fraction);
     for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
         if (!kva_add(taken, parts[p], &taken))
-            return kva_fail(call->error, KVA_BAD_INPUT, NULL, "weight_bytes",
+            return kva_fail(call->error, KVA_BAD_INPUT, NULL, "--weight-bytes",
                             "weights and allowances are more than "
                             "2^64 bytes");
     deployment->kv_bytes = whole > taken ? whole - taken : 1;

@@ -9,7 +9,8 @@
 enum kva_status kva_budget_remaining(struct kva_call *call);
 
 // The capacity of an engine that allocates each sequence its caches and no more: reserved is what it allocates, it fits
-// when that is within the budget; nothing is known without one. Sets allocation->stage. Needs the layers of *allocation.
+// when that is within the budget; nothing is known without one. Sets allocation->stage. Needs the layers of
+// *allocation.
 enum kva_status kva_budget_simple(struct kva_call *call, struct kva_engine_allocation *allocation);
 
 // Bytes of one rank of the stage that holds most; sets allocation->stage to it.

@@ -77,6 +77,9 @@ extern const struct kva_engine kva_engine_full;
 // The engines that there are, in the order that people see. NULL past the last.
 const struct kva_engine *kva_engine_at(size_t index);
 
+// The engine that `name` names, whatever stands behind an @. Errors: KVA_REFUSED, with what is known.
+enum kva_status kva_engine_find(const char *name, const struct kva_engine **engine, struct kva_error *error);
+
 // name: "exact", "vllm@0.19.0", "vllm" (the newest known version). Sets call->engine, version and behaviours, and the
 // deployment's engine and version; notes in the assumptions a version that nobody named. Errors: KVA_REFUSED (not
 // known, with what is known), KVA_BAD_INPUT (the data file).

@@ -113,24 +113,31 @@ static enum kva_status open_version(struct kva_atlas *atlas, struct kva_call *ca
     return status;
 }
 
+enum kva_status kva_engine_find(const char *name, const struct kva_engine **engine, struct kva_error *error)
+{
+    const size_t length = strcspn(name, "@");
+    for (size_t i = 0; i < N_ENGINES; i++)
+        if (strlen(ENGINES[i]->id) == length && strncmp(ENGINES[i]->id, name, length) == 0) {
+            *engine = ENGINES[i];
+            return KVA_OK;
+        }
+    return refuse_engine(name, error);
+}
+
 enum kva_status kva_engine_open(struct kva_atlas *atlas, const char *name, bool nearest, struct kva_call *call)
 {
     static const struct kva_engine_version BUILT_IN = {.version = ""};
-    const size_t length = strcspn(name, "@");
-    for (size_t i = 0; i < N_ENGINES; i++) {
-        if (strlen(ENGINES[i]->id) != length || strncmp(ENGINES[i]->id, name, length) != 0)
-            continue;
-        call->engine = ENGINES[i];
-        call->version = &BUILT_IN;
-        if (name[length] == '@' && !has_versions(ENGINES[i]))
-            return kva_fail(call->error, KVA_REFUSED, NULL, "engine", "'%s': %s is built in and has no versions", name,
-                            ENGINES[i]->id);
-        enum kva_status status = KVA_OK;
-        if (has_versions(ENGINES[i]))
-            status = open_version(atlas, call, name[length] == '@' ? name + length + 1 : "", nearest);
-        call->deployment->engine = ENGINES[i]->id;
-        call->deployment->version = call->version->version;
+    const char *version = strchr(name, '@');
+    call->version = &BUILT_IN;
+    enum kva_status status = kva_engine_find(name, &call->engine, call->error);
+    if (status != KVA_OK)
         return status;
-    }
-    return refuse_engine(name, call->error);
+    if (version != NULL && !has_versions(call->engine))
+        return kva_fail(call->error, KVA_REFUSED, NULL, "engine", "'%s': %s is built in and has no versions", name,
+                        call->engine->id);
+    if (has_versions(call->engine))
+        status = open_version(atlas, call, version != NULL ? version + 1 : "", nearest);
+    call->deployment->engine = call->engine->id;
+    call->deployment->version = call->version->version;
+    return status;
 }

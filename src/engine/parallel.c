@@ -39,7 +39,7 @@ enum kva_status kva_stages_parse(const char *text, uint64_t n_layers, uint64_t p
         char *end;
         const unsigned long long layers = strtoull(at, &end, 10);
         if (end == at || *at == '-' || n == pp || layers > n_layers || (*end != ',' && *end != '\0'))
-            return kva_fail(error, KVA_BAD_INPUT, NULL, "pp_partition",
+            return kva_fail(error, KVA_BAD_INPUT, NULL, "--pp-layer-partition",
                             "'%s' is not %llu numbers of layers, one for each stage, with commas between", text,
                             (unsigned long long)pp);
         sizes[n++] = layers;
@@ -49,7 +49,7 @@ enum kva_status kva_stages_parse(const char *text, uint64_t n_layers, uint64_t p
             break;
     }
     if (n != pp || sum != n_layers)
-        return kva_fail(error, KVA_BAD_INPUT, NULL, "pp_partition",
+        return kva_fail(error, KVA_BAD_INPUT, NULL, "--pp-layer-partition",
                         "'%s' gives %llu layers to %llu stages; the model has %llu for %llu", text,
                         (unsigned long long)sum, (unsigned long long)n, (unsigned long long)n_layers,
                         (unsigned long long)pp);

@@ -50,7 +50,7 @@ static enum kva_status resolve_ranks(struct kva_call *call)
 {
     struct kva_deployment *deployment = call->deployment;
     uint64_t *ranks[] = {&deployment->tp, &deployment->pp, &deployment->dp, &deployment->dcp, &deployment->pcp};
-    static const char *const NAMES[] = {"tp", "pp", "dp", "dcp", "pcp"};
+    static const char *const NAMES[] = {"--tp", "--pp", "--dp", "--dcp", "--pcp"};
     enum { MOST = 4096 };
     for (size_t r = 0; r < sizeof ranks / sizeof *ranks; r++) {
         *ranks[r] = kva_max(*ranks[r], 1);
@@ -69,7 +69,7 @@ static enum kva_status check_fraction(struct kva_call *call)
 {
     const double fraction = call->deployment->memory_fraction;
     if (isnan(fraction) || fraction < 0 || fraction > 1)
-        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "memory_fraction",
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "--memory-fraction",
                         "%g is not a fraction of the GPU's memory; write 0.9 for nine tenths", fraction);
     return KVA_OK;
 }
@@ -153,7 +153,7 @@ enum kva_status kva_resolve_kv_type(struct kva_call *call)
     if (is_auto(deployment->kv_type))
         deployment->kv_type = kva_dtype_name(deployment->kv_dtype);
     else if (status == KVA_OK) {
-        status = find_format(call, "kv_type", deployment->kv_type, &call->kv_format);
+        status = find_format(call, "--kv-dtype", deployment->kv_type, &call->kv_format);
         if (status != KVA_OK)
             return status;
     }
@@ -161,7 +161,7 @@ enum kva_status kva_resolve_kv_type(struct kva_call *call)
         call->kv_format = kva_plain_kv_type(deployment->kv_dtype);
     if (status == KVA_OK && !is_auto(deployment->kv_type_v)) {
         struct kva_kv_type values;
-        status = find_format(call, "kv_type_v", deployment->kv_type_v, &values);
+        status = find_format(call, "--cache-type-v", deployment->kv_type_v, &values);
         if (status == KVA_OK)
             call->kv_format.v = values.v;
     }

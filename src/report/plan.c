@@ -6,12 +6,7 @@
 #include "report/plan_json.h"
 #include "report/words.h"
 
-struct subject {
-    struct kva_plan *const *plans;
-    size_t n_plans;
-};
-
-static uint64_t largest(const struct subject *subject)
+static uint64_t largest(const struct kva_plan_set *subject)
 {
     uint64_t most = 0;
     for (size_t p = 0; p < subject->n_plans; p++) {
@@ -241,7 +236,7 @@ static void comparison_row(struct kva_page *page, struct kva_table *table, const
         kva_table_cell(table, "%s", bar != NULL ? bar : "");
 }
 
-static void comparison(struct kva_page *page, const struct subject *subject, uint64_t most)
+static void comparison(struct kva_page *page, const struct kva_plan_set *subject, uint64_t most)
 {
     struct kva_table table = kva_page_new_table(page);
     const struct kva_plan *first = subject->plans[0];
@@ -271,7 +266,7 @@ static void comparison(struct kva_page *page, const struct subject *subject, uin
 }
 
 // What any of the plans assumed, each line once.
-static void all_assumed(struct kva_page *page, const struct subject *subject)
+static void all_assumed(struct kva_page *page, const struct kva_plan_set *subject)
 {
     const char **lines = kva_arena_alloc(page->arena, subject->n_plans * KVA_MAX_ASSUMED, sizeof *lines);
     size_t n_lines = 0;
@@ -287,7 +282,7 @@ static void all_assumed(struct kva_page *page, const struct subject *subject)
     kva_page_list(page, "Assumed", lines, n_lines);
 }
 
-static void side_by_side(struct kva_page *page, const struct subject *subject, uint64_t most)
+static void side_by_side(struct kva_page *page, const struct kva_plan_set *subject, uint64_t most)
 {
     const struct kva_plan *first = subject->plans[0];
     struct kva_table table = kva_page_new_table(page);
@@ -307,25 +302,38 @@ static void side_by_side(struct kva_page *page, const struct subject *subject, u
     all_assumed(page, subject);
 }
 
+static void refusals(struct kva_page *page, const struct kva_plan_set *subject)
+{
+    const char **lines = kva_arena_alloc(page->arena, subject->n_refusals + 1, sizeof *lines);
+    page->out->failed = page->out->failed || lines == NULL;
+    for (size_t r = 0; lines != NULL && r < subject->n_refusals; r++) {
+        char line[1024];
+        lines[r] = kva_arena_printf(page->arena, "%s: %s", subject->refusals[r].engine,
+                                    kva_error_line(&subject->refusals[r].error, line, sizeof line));
+        page->out->failed = page->out->failed || lines[r] == NULL;
+    }
+    if (lines != NULL && !page->out->failed)
+        kva_page_list(page, "Not planned", lines, subject->n_refusals);
+}
+
 static enum kva_status write_page(struct kva_page *page, const void *given, struct kva_error *error)
 {
     (void)error;
-    const struct subject *subject = given;
+    const struct kva_plan_set *subject = given;
     uint64_t most = largest(subject);
-    if (subject->n_plans == 1)
+    if (subject->n_plans == 1 && subject->n_refusals == 0)
         one(page, subject->plans[0], most);
     else
         side_by_side(page, subject, most);
+    refusals(page, subject);
     return KVA_OK;
 }
 
-enum kva_status kva_report_plans(struct kva_plan *const *plans, size_t n_plans, const struct kva_report_style *style,
+enum kva_status kva_report_plans(const struct kva_plan_set *set, const struct kva_report_style *style,
                                  struct kva_text *out, struct kva_error *error)
 {
-    if (style->format == KVA_FORMAT_JSON) {
-        kva_plans_json(plans, n_plans, style->compact, out);
-        return out->failed ? kva_fail_memory(error, out->length) : KVA_OK;
-    }
-    const struct subject subject = {plans, n_plans};
-    return kva_page_write(style, out, write_page, &subject, error);
+    if (style->format != KVA_FORMAT_JSON)
+        return kva_page_write(style, out, write_page, set, error);
+    kva_plans_json(set, style->compact, out);
+    return out->failed ? kva_fail_memory(error, out->length) : KVA_OK;
 }

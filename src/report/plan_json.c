@@ -158,17 +158,31 @@ static void emit_plan(struct kva_emit *emit, const struct kva_plan *plan)
     kva_emit_close(emit, '}');
 }
 
-void kva_plans_json(struct kva_plan *const *plans, size_t n_plans, bool compact, struct kva_text *out)
+static void emit_refusal(struct kva_emit *emit, const struct kva_refusal *refusal)
+{
+    char line[1024];
+    kva_emit_open(emit, NULL, '{');
+    kva_emit_text(emit, "engine", refusal->engine);
+    kva_emit_count(emit, "status", (uint64_t)refusal->error.status);
+    kva_emit_text(emit, "error", kva_error_line(&refusal->error, line, sizeof line));
+    kva_emit_close(emit, '}');
+}
+
+void kva_plans_json(const struct kva_plan_set *set, bool compact, struct kva_text *out)
 {
     struct kva_emit emit = {.out = out, .compact = compact};
-    if (n_plans == 1)
-        emit_plan(&emit, plans[0]);
+    if (set->n_plans == 1 && set->n_refusals == 0)
+        emit_plan(&emit, set->plans[0]);
     else {
         kva_emit_open(&emit, NULL, '{');
         kva_emit_text(&emit, "schema", "kvatlas/plans/1");
         kva_emit_open(&emit, "plans", '[');
-        for (size_t p = 0; p < n_plans; p++)
-            emit_plan(&emit, plans[p]);
+        for (size_t p = 0; p < set->n_plans; p++)
+            emit_plan(&emit, set->plans[p]);
+        kva_emit_close(&emit, ']');
+        kva_emit_open(&emit, "refused", '[');
+        for (size_t r = 0; r < set->n_refusals; r++)
+            emit_refusal(&emit, &set->refusals[r]);
         kva_emit_close(&emit, ']');
         kva_emit_close(&emit, '}');
     }

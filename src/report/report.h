@@ -22,9 +22,25 @@ struct kva_report_style {
 enum kva_status kva_report_show(const struct kva_model *model, const struct kva_plan *plan,
                                 const struct kva_report_style *style, struct kva_text *out, struct kva_error *error);
 
-// One plan, or several of one model side by side.
-enum kva_status kva_report_plans(struct kva_plan *const *plans, size_t n_plans, const struct kva_report_style *style,
+// An engine that did not plan the model, and why.
+struct kva_refusal {
+    const char *engine;
+    struct kva_error error;
+};
+
+// One plan, or several of one model side by side, with the engines that refused it.
+struct kva_plan_set {
+    struct kva_plan *const *plans;
+    size_t n_plans;
+    const struct kva_refusal *refusals;
+    size_t n_refusals;
+};
+enum kva_status kva_report_plans(const struct kva_plan_set *set, const struct kva_report_style *style,
                                  struct kva_text *out, struct kva_error *error);
+
+// The engines that there are; of a single one everything that is known.
+enum kva_status kva_report_engines(struct kva_engine_info *const *infos, size_t n_infos,
+                                   const struct kva_report_style *style, struct kva_text *out, struct kva_error *error);
 
 // A line of a stream that could not be planned: {"schema":"kvatlas/error/1",...} on one line. id may be NULL.
 enum kva_status kva_report_bad_line(uint64_t line, const char *id, const struct kva_error *bad, struct kva_text *out,

@@ -180,7 +180,8 @@ START_TEST(test_every_assumption_is_in_every_format)
     for (int format = KVA_FORMAT_TEXT; format <= KVA_FORMAT_MARKDOWN; format++) {
         const struct kva_report_style style = {.format = (enum kva_format)format};
         struct kva_text out = {0};
-        ck_assert_int_eq(kva_report_plans(&plan, 1, &style, &out, NULL), KVA_OK);
+        ck_assert_int_eq(kva_report_plans(&(struct kva_plan_set){.plans = &plan, .n_plans = 1}, &style, &out, NULL),
+                         KVA_OK);
         for (size_t a = 0; a < plan->n_assumed; a++)
             ck_assert_msg(strstr(out.bytes, plan->assumed[a]) != NULL, "%s", plan->assumed[a]);
         ck_assert_int_eq(out.bytes[out.length - 1], '\n');
@@ -198,12 +199,14 @@ START_TEST(test_bars_and_colour_only_where_asked)
     ck_assert_int_eq(kva_plan_make(NULL, &model, &(struct kva_deployment){.context = 10}, &plan, NULL), KVA_OK);
     struct kva_report_style style = {.format = KVA_FORMAT_TEXT};
     struct kva_text out = {0};
-    ck_assert_int_eq(kva_report_plans(&plan, 1, &style, &out, NULL), KVA_OK);
+    ck_assert_int_eq(kva_report_plans(&(struct kva_plan_set){.plans = &plan, .n_plans = 1}, &style, &out, NULL),
+                     KVA_OK);
     ck_assert_ptr_null(strstr(out.bytes, "█"));
     ck_assert_ptr_null(strchr(out.bytes, '\033'));
     kva_text_free(&out);
     style.terminal = style.colour = true;
-    ck_assert_int_eq(kva_report_plans(&plan, 1, &style, &out, NULL), KVA_OK);
+    ck_assert_int_eq(kva_report_plans(&(struct kva_plan_set){.plans = &plan, .n_plans = 1}, &style, &out, NULL),
+                     KVA_OK);
     ck_assert_ptr_nonnull(strstr(out.bytes, "█"));
     ck_assert_ptr_nonnull(strchr(out.bytes, '\033'));
     kva_text_free(&out);
