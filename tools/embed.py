@@ -20,7 +20,7 @@ def escape(chunk):
 def main(root, out_c, out_d):
     paths, watched = [], []
     for folder, folders, files in os.walk(root):
-        folders.sort()
+        folders[:] = sorted(set(folders) - {"engines"})  # tools/embed_engines.c makes tables of those
         watched.append(folder)  # a folder is newer once a file was added to it
         paths += [os.path.join(folder, name) for name in files if not name.startswith(".")]
     entries = sorted((os.path.relpath(path, root), path) for path in paths)

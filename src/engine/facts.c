@@ -17,8 +17,9 @@ struct shelved_version {
 struct shelved_file {
     struct shelved_file *next;
     const struct kva_engine *engine;
-    struct kva_engine_file *file;
-    struct kva_arena *arena;  // of the versions
+    const struct kva_engine_file *file;
+    struct kva_engine_file *loaded;  // NULL: `file` is built in
+    struct kva_arena *arena;         // of the versions
     struct shelved_version *versions;
 };
 
@@ -26,7 +27,7 @@ static void release(void *kept)
 {
     for (struct shelved_file *shelved = kept; shelved != NULL;) {
         struct shelved_file *next = shelved->next;
-        kva_yaml_free(&kva_engine_schema, shelved->file);
+        kva_yaml_free(&kva_engine_schema, shelved->loaded);
         kva_arena_free(shelved->arena);
         free(shelved);
         shelved = next;
@@ -137,14 +138,29 @@ static enum kva_status check_file(const struct checked *checked, const struct kv
     return status;
 }
 
+static const struct kva_engine_file *built_in(const char *id)
+{
+    for (size_t i = 0; i < kva_n_embedded_engines; i++)
+        if (strcmp(kva_embedded_engines[i].id, id) == 0)
+            return &kva_embedded_engines[i];
+    return NULL;
+}
+
 static enum kva_status load(struct kva_atlas *atlas, struct shelved_file *shelved, struct kva_error *error)
 {
     struct kva_atlas_file source;
-    enum kva_status status = kva_yaml_named(atlas, "engines", shelved->engine->id, &kva_engine_schema, &source,
-                                            (void **)&shelved->file, error);
-    if (status == KVA_OK && shelved->file == NULL)
-        status =
-            kva_fail(error, KVA_BAD_INPUT, NULL, "engine", "engines/%s.yaml is not in the data", shelved->engine->id);
+    const char *id = shelved->engine->id;
+    if (kva_atlas_is_built_in(atlas)) {
+        shelved->file = built_in(id);
+        return shelved->file != NULL
+                   ? KVA_OK
+                   : kva_fail(error, KVA_BAD_INPUT, NULL, "engine", "engines/%s.yaml is not built in", id);
+    }
+    enum kva_status status =
+        kva_yaml_named(atlas, "engines", id, &kva_engine_schema, &source, (void **)&shelved->loaded, error);
+    if (status == KVA_OK && shelved->loaded == NULL)
+        status = kva_fail(error, KVA_BAD_INPUT, NULL, "engine", "engines/%s.yaml is not in the data", id);
+    shelved->file = shelved->loaded;
     if (status == KVA_OK)
         status = check_file(&(struct checked){atlas, &source, shelved->file, error}, shelved->engine);
     kva_atlas_file_free(&source);

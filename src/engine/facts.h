@@ -86,6 +86,10 @@ struct kva_engine_file {
     unsigned n_lines;
 };
 
+// The files that were built in, written by tools/embed_engines.c.
+extern const struct kva_engine_file kva_embedded_engines[];
+extern const size_t kva_n_embedded_engines;
+
 // One version of an engine: what holds for it, picked once.
 struct kva_engine_version {
     const struct kva_engine_file *file;  // NULL: a built-in policy
@@ -100,7 +104,8 @@ struct kva_engine_version {
     size_t n_lines;
 };
 
-// The file of an engine, kept in the atlas. Errors: KVA_BAD_INPUT, KVA_MACHINE.
+// The file of an engine, kept in the atlas. A built-in file was checked when it was built (tests); one of a data
+// directory is checked here. Errors: KVA_BAD_INPUT, KVA_MACHINE.
 enum kva_status kva_engine_file_read(struct kva_atlas *atlas, const struct kva_engine *engine,
                                      const struct kva_engine_file **file, struct kva_error *error);
 // The version at `index` of the file, kept in the atlas.

@@ -70,6 +70,11 @@ struct kva_reference_shelf **kva_atlas_reference_shelf(struct kva_atlas *atlas)
     return &atlas->references;
 }
 
+bool kva_atlas_is_built_in(const struct kva_atlas *atlas)
+{
+    return atlas->directory == NULL;
+}
+
 void **kva_atlas_keep(struct kva_atlas *atlas, const char *name, void (*release)(void *kept))
 {
     for (struct keepsake *keepsake = atlas->keepsakes; keepsake != NULL; keepsake = keepsake->next)

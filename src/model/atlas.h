@@ -55,6 +55,9 @@ struct kva_arch_cache;
 void kva_arch_cache_free(struct kva_arch_cache *cache);
 struct kva_arch_cache **kva_atlas_arch_cache(struct kva_atlas *atlas);
 
+// The data that was built in, and no directory.
+bool kva_atlas_is_built_in(const struct kva_atlas *atlas);
+
 // What another room keeps in the atlas under `name` (a literal): the slot starts as NULL, and `release` gets what is in
 // it when the atlas is closed. NULL: out of memory.
 void **kva_atlas_keep(struct kva_atlas *atlas, const char *name, void (*release)(void *kept));
