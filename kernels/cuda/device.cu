@@ -55,14 +55,22 @@ static cudaError_t prepare_kernels(void)
 
 static enum kva_status open_blas(struct kva_device *device, struct kva_error *error)
 {
-    const cublasStatus_t status = cublasCreate(&device->blas);
-    if (status != CUBLAS_STATUS_SUCCESS) {
+    const cublasMath_t math =
+        (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+    const char *call = "cublasCreate";
+    cublasStatus_t status = cublasCreate(&device->blas);
+    if (status != CUBLAS_STATUS_SUCCESS)
         device->blas = NULL;
-        return kva_fail(error, KVA_MACHINE, NULL, "open", "cublasCreate: %s", cublasGetStatusString(status));
+    else {
+        call = "cublasSetStream";
+        status = cublasSetStream(device->blas, device->stream);
     }
-    cublasSetStream(device->blas, device->stream);
-    cublasSetMathMode(device->blas,
-                      (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
+    if (status == CUBLAS_STATUS_SUCCESS) {
+        call = "cublasSetMathMode";
+        status = cublasSetMathMode(device->blas, math);
+    }
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return kva_fail(error, KVA_MACHINE, NULL, "open", "%s: %s", call, cublasGetStatusString(status));
     return warm_up_linear(device, error);
 }
 
