@@ -228,6 +228,9 @@ struct kva_model {
     size_t n_warnings;
     const char **references;  // "id: title, URL"
     size_t n_references;
+    const char *gguf;          // general.architecture of the header it was read from; NULL: it was a config
+    struct kva_value *header;  // counts, flags and lists of that header, by key without the architecture's name
+    size_t n_header;
     const struct kva_arch *arch;  // owned by the atlas
     void *arena;
 };
@@ -260,6 +263,8 @@ void kva_model_close(struct kva_model *model);
 // "S5 F1 S5 F1": one letter a layer, run-length coded (letters in docs/pattern.md). Writes at most `size` bytes.
 const char *kva_model_pattern(const struct kva_model *model, char *buffer, size_t size);
 const struct kva_value *kva_model_value(const struct kva_model *model, const char *name);  // NULL when unknown
+// What a GGUF header says under "attention.key_length"; NULL: nothing, or it was a config.
+const struct kva_value *kva_model_header(const struct kva_model *model, const char *key);
 
 // ---------------------------------------------------------------- the catalogue: configs of published models
 

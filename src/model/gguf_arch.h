@@ -94,5 +94,7 @@ enum kva_status kva_gguf_config(struct kva_atlas *atlas, struct kva_gguf *gguf, 
 struct kva_build;
 enum kva_status kva_gguf_weights(struct kva_build *build);
 enum kva_status kva_gguf_check(struct kva_build *build);
+// Keeps the header's counts and lists in the model, for engines that read them themselves.
+enum kva_status kva_gguf_keep(struct kva_build *build);
 
 #endif

@@ -1,0 +1,56 @@
+// llama.cpp: every cache for the whole context, at start.
+#include "engine/llamacpp.h"
+
+#include <stddef.h>
+
+#include "base/error.h"
+
+static const char *const PADDINGS[] = {"cache", "context", NULL};
+static const char *const FLASH[] = {"off", "auto", NULL};
+static const char *const CHECKS[] = {"never", "auto", "on", NULL};
+
+#define BEHAVIOUR(name, type, choices)                                                                                 \
+    {                                                                                                                  \
+#name, type, offsetof(struct kva_lcpp_behaviours, name), choices                                               \
+    }
+static const struct kva_behaviour BEHAVIOURS[] = {
+    BEHAVIOUR(padding, KVA_BEHAVIOUR_CHOICE, PADDINGS),
+    BEHAVIOUR(flash_attention, KVA_BEHAVIOUR_CHOICE, FLASH),
+    BEHAVIOUR(block_check, KVA_BEHAVIOUR_CHOICE, CHECKS),
+    BEHAVIOUR(windows, KVA_BEHAVIOUR_FLAG, NULL),
+    BEHAVIOUR(streams, KVA_BEHAVIOUR_FLAG, NULL),
+    BEHAVIOUR(hybrid_times_sequences, KVA_BEHAVIOUR_FLAG, NULL),
+    BEHAVIOUR(mla_values, KVA_BEHAVIOUR_FLAG, NULL),
+    BEHAVIOUR(mla_one_type, KVA_BEHAVIOUR_FLAG, NULL),
+    BEHAVIOUR(snapshots, KVA_BEHAVIOUR_FLAG, NULL),
+    BEHAVIOUR(one_slot_is_default, KVA_BEHAVIOUR_FLAG, NULL),
+    BEHAVIOUR(fit, KVA_BEHAVIOUR_FLAG, NULL),
+    BEHAVIOUR(default_context, KVA_BEHAVIOUR_COUNT, NULL),
+    BEHAVIOUR(server_slots, KVA_BEHAVIOUR_COUNT, NULL),
+    BEHAVIOUR(most_sequences, KVA_BEHAVIOUR_COUNT, NULL),
+    BEHAVIOUR(fit_margin, KVA_BEHAVIOUR_COUNT, NULL),
+    BEHAVIOUR(fit_context, KVA_BEHAVIOUR_COUNT, NULL),
+    BEHAVIOUR(alignment, KVA_BEHAVIOUR_COUNT, NULL),
+    BEHAVIOUR(row_padding, KVA_BEHAVIOUR_COUNT, NULL),
+};
+
+static enum kva_status print_lines(struct kva_call *call, const struct kva_engine_allocation *allocation)
+{
+    struct kva_lcpp_memory memory;
+    (void)allocation;
+    enum kva_status status = kva_lcpp_memory_open(call, &memory);
+    if (status == KVA_OK)
+        status = kva_lcpp_memory_fill(call, &memory, call->deployment->kv_tokens, call->deployment->max_sequences);
+    return status == KVA_OK ? kva_lcpp_print_memory(call, &memory) : status;
+}
+
+const struct kva_engine kva_engine_llamacpp = {
+    .id = "llama.cpp",
+    .behaviours = BEHAVIOURS,
+    .n_behaviours = sizeof BEHAVIOURS / sizeof *BEHAVIOURS,
+    .behaviours_size = sizeof(struct kva_lcpp_behaviours),
+    .resolve = kva_lcpp_resolve,
+    .budget = kva_lcpp_budget,
+    .allocate = kva_lcpp_allocate,
+    .print_lines = print_lines,
+};

@@ -1,0 +1,317 @@
+// The deployment of llama.cpp: n_ctx, n_batch and the types, as llama-server and llama_init_from_model settle them
+// (tools/server/server.cpp, common/common.h, src/llama-context.cpp).
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "engine/llamacpp.h"
+#include "engine/resolve.h"
+
+static const uint64_t UNIT = 256, UNIT_WITHOUT_FLASH = 32, API_CONTEXT = 512, BATCH = 2048, UBATCH = 512;
+
+static bool is_on(enum kva_switch value)
+{
+    return value == KVA_ON;
+}
+
+// ---------------------------------------------------------------- cells
+
+static bool pad(uint64_t cells, uint64_t unit, uint64_t *out)
+{
+    return kva_round_up(cells, unit, out);
+}
+
+// llama_context::llama_context since b7347: the context of a sequence is padded, and n_ctx is made of it.
+static bool pad_context(uint64_t n_ctx, uint64_t n_seq_max, bool unified, struct kva_lcpp_cells *cells)
+{
+    if (!pad(n_ctx, UNIT, &cells->context))
+        return false;
+    cells->base = cells->context;
+    return unified ||
+           (pad(cells->context / n_seq_max, UNIT, &cells->base) && kva_mul(cells->base, n_seq_max, &cells->context));
+}
+
+// Before: every cache is padded for itself. A model without attention leaves n_ctx alone, one with both has the cells
+// of the whole context in its cache.
+static bool pad_caches(const struct kva_lcpp_model *model, uint64_t n_ctx, uint64_t unit, struct kva_lcpp_cells *cells)
+{
+    const bool whole = model->recurrent && model->attention;
+    if (!pad(whole ? n_ctx : n_ctx / cells->streams + (n_ctx % cells->streams != 0), unit, &cells->base))
+        return false;
+    cells->context = model->attention ? cells->base : n_ctx;
+    return whole || !model->attention || kva_mul(cells->base, cells->streams, &cells->context);
+}
+
+// llama_kv_cache_iswa: min(base, pad(n_swa * sequences of a stream + n_ubatch)). `base` is a multiple of the unit.
+static bool window_cells(const struct kva_deployment *deployment, const struct kva_lcpp_model *model, uint64_t n_ctx,
+                         uint64_t unit, uint64_t sequences, struct kva_lcpp_cells *cells)
+{
+    uint64_t rows;
+    // a batch is no longer than the context before that is padded
+    const uint64_t ubatch = kva_min(deployment->ubatch, n_ctx);
+    if (!kva_mul(model->window, sequences, &rows) || !kva_add(rows, ubatch, &rows) || !pad(rows, unit, &rows))
+        return false;
+    cells->window = is_on(deployment->swa_full) ? cells->base : kva_min(cells->base, rows);
+    return true;
+}
+
+enum kva_status kva_lcpp_cells(struct kva_call *call, const struct kva_lcpp_model *model, uint64_t n_ctx,
+                               uint64_t n_seq_max, struct kva_lcpp_cells *cells)
+{
+    const struct kva_lcpp_behaviours *engine = call->behaviours;
+    const struct kva_deployment *deployment = call->deployment;
+    const bool unified = is_on(deployment->kv_unified) || !engine->streams;
+    const bool context = engine->padding == KVA_LCPP_PAD_CONTEXT;
+    const uint64_t unit = context || is_on(deployment->flash_attention) ? UNIT : UNIT_WITHOUT_FLASH;
+    *cells = (struct kva_lcpp_cells){.streams = unified ? 1 : n_seq_max};
+    bool fits = context ? pad_context(n_ctx, n_seq_max, unified, cells) : pad_caches(model, n_ctx, unit, cells);
+    if (fits && cells->base == 0)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "context", "n_ctx_seq == 0");
+    // llama_kv_cache_dsv4: a stream for each sequence, unified or not
+    if (model->compressed)
+        cells->streams = n_seq_max;
+    fits = fits && window_cells(deployment, model, n_ctx, unit, unified && !model->compressed ? n_seq_max : 1, cells);
+    if (fits && engine->hybrid_times_sequences && model->recurrent && model->attention)
+        cells->base = cells->context;  // issue of PR #19559
+    return fits ? KVA_OK : kva_fail(call->error, KVA_BAD_INPUT, NULL, "context", "the cells are more than 2^64");
+}
+
+// ---------------------------------------------------------------- blanks
+
+// As many sequences as llama-server has slots, and how they share the cache.
+static enum kva_status resolve_sequences(struct kva_call *call)
+{
+    const struct kva_lcpp_behaviours *engine = call->behaviours;
+    struct kva_deployment *deployment = call->deployment;
+    const bool api = is_on(deployment->llm_class);
+    const bool one = deployment->sequences == 1 && engine->one_slot_is_default && deployment->kv_unified == KVA_UNSET;
+    const bool said = deployment->max_sequences > 0 || (deployment->sequences > 0 && !one);
+    enum kva_status status = KVA_OK;
+    if (!said && !api && engine->server_slots > 1) {
+        deployment->max_sequences = engine->server_slots;
+        if (deployment->kv_unified == KVA_UNSET)
+            deployment->kv_unified = KVA_ON;
+        status = kva_assume(call, "llama-server's own %llu slots in one %s: no number of sequences was asked for (-np)",
+                            (unsigned long long)engine->server_slots,
+                            is_on(deployment->kv_unified) ? "unified cache" : "cache with a part for each");
+    }
+    if (status == KVA_OK && deployment->sequences == 0) {
+        deployment->sequences = said && deployment->max_sequences > 0 ? deployment->max_sequences : 1;
+        status = kva_assume(call, "%llu sequence%s at the context asked for", (unsigned long long)deployment->sequences,
+                            deployment->sequences == 1 ? "" : "s");
+    }
+    if (deployment->max_sequences == 0)
+        deployment->max_sequences = deployment->sequences;
+    if (status == KVA_OK && deployment->max_sequences < deployment->sequences)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "max_sequences",
+                        "%llu sequences at a time were asked for, and a cache for %llu (n_seq_max)",
+                        (unsigned long long)deployment->sequences, (unsigned long long)deployment->max_sequences);
+    if (status == KVA_OK && engine->most_sequences > 0 && deployment->max_sequences > engine->most_sequences)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "sequences", "n_seq_max must be <= %llu",
+                        (unsigned long long)engine->most_sequences);
+    if (deployment->kv_unified == KVA_UNSET)
+        deployment->kv_unified = engine->streams ? KVA_OFF : KVA_ON;
+    if (status == KVA_OK && !engine->streams && deployment->kv_unified == KVA_OFF && deployment->max_sequences > 1)
+        status = kva_assume(call, "one cache for all sequences: this release has no other");
+    return status;
+}
+
+// n_ctx, the cells of all sequences, from tokens of each; or as the person gives it (kv_tokens).
+static enum kva_status resolve_context(struct kva_call *call)
+{
+    const struct kva_lcpp_behaviours *engine = call->behaviours;
+    struct kva_deployment *deployment = call->deployment;
+    const uint64_t trained = call->model->context_limit;
+    const bool unified = is_on(deployment->kv_unified) || !engine->streams;
+    const uint64_t parts = unified ? deployment->sequences : deployment->max_sequences;
+    char all[KVA_HUMAN], each[KVA_HUMAN];
+    if (deployment->context > 0 && deployment->kv_tokens == 0) {
+        if (!kva_mul(deployment->context, parts, &deployment->kv_tokens))
+            return kva_fail(call->error, KVA_BAD_INPUT, NULL, "context", "the cells are more than 2^64");
+        return parts == 1 ? KVA_OK
+                          : kva_assume(call, "n_ctx %s (-c), the cells of all sequences: %llu of %s tokens each",
+                                       kva_human_count(deployment->kv_tokens, all), (unsigned long long)parts,
+                                       kva_human_count(deployment->context, each));
+    }
+    const bool said = deployment->kv_tokens > 0;
+    if (!said) {
+        deployment->kv_tokens = is_on(deployment->llm_class) ? API_CONTEXT : engine->default_context;
+        deployment->kv_tokens = deployment->kv_tokens > 0 ? deployment->kv_tokens : trained;
+        deployment->auto_context = deployment->auto_context || (engine->fit && engine->default_context == 0);
+    }
+    if (deployment->kv_tokens == 0)
+        return kva_fail(call->error, KVA_BAD_INPUT, call->model->source, "context",
+                        "n_ctx and model->hparams.n_ctx_train cannot both be zero: give a context");
+    if (deployment->context == 0)
+        deployment->context = kva_max(deployment->kv_tokens / parts, 1);
+    return said ? KVA_OK
+                : kva_assume(call, "n_ctx %s, for all sequences: what %s takes when no context is asked for",
+                             kva_human_count(deployment->kv_tokens, all),
+                             is_on(deployment->llm_class) ? "the C API" : "llama-server");
+}
+
+static void resolve_batches(struct kva_deployment *deployment)
+{
+    const uint64_t batch = deployment->batch_tokens > 0 ? deployment->batch_tokens : BATCH;
+    const uint64_t ubatch = deployment->ubatch > 0 ? deployment->ubatch : UBATCH;
+    // with causal attention a batch is no longer than the context, before that is padded
+    deployment->batch_tokens = kva_min(deployment->kv_tokens, batch);
+    deployment->ubatch = kva_min(deployment->batch_tokens, ubatch);
+}
+
+static enum kva_status resolve_switches(struct kva_call *call, const struct kva_lcpp_model *model)
+{
+    const struct kva_lcpp_behaviours *engine = call->behaviours;
+    struct kva_deployment *deployment = call->deployment;
+    enum kva_status status = KVA_OK;
+    if (deployment->flash_attention == KVA_UNSET) {
+        deployment->flash_attention = engine->flash_attention ? KVA_ON : KVA_OFF;
+        status = kva_assume(call, engine->flash_attention
+                                      ? "flash attention on: the caches are made before 'auto' is settled"
+                                      : "flash attention off: the default of this release");
+    }
+    if (status == KVA_OK && is_on(deployment->flash_attention) &&
+        kva_rule(call, "no_flash_attention", model->architecture) != NULL) {
+        deployment->flash_attention = KVA_OFF;
+        status = kva_assume(call, "flash attention off: llama.cpp forces it off for %s", model->architecture);
+    }
+    if (deployment->swa_full == KVA_UNSET) {
+        deployment->swa_full = is_on(deployment->llm_class) ? KVA_ON : KVA_OFF;
+        if (status == KVA_OK && model->windowed_cache)
+            status = kva_assume(call, is_on(deployment->swa_full)
+                                          ? "a full-size window cache: the default of the C API"
+                                          : "no --swa-full: the default of llama-server, not of the C API");
+    }
+    if (deployment->offload_kqv == KVA_UNSET)
+        deployment->offload_kqv = KVA_ON;
+    if (status == KVA_OK && deployment->rs_seq > 0 &&
+        (!engine->snapshots || kva_rule(call, "rollback", model->architecture) == NULL)) {
+        deployment->rs_seq = 0;
+        status = kva_assume(call, "n_rs_seq 0: %s has no snapshots of its state at this release", model->architecture);
+    }
+    return status;
+}
+
+// ---------------------------------------------------------------- what llama_init_from_model refuses
+
+static bool is_quantized(const struct kva_side_format *side)
+{
+    return side->group > 0;
+}
+
+static enum kva_status check_blocks(struct kva_call *call, const struct kva_lcpp_model *model, bool keys,
+                                    const struct kva_side_format *side, const char *type)
+{
+    for (size_t i = 0; i < model->n_layers && is_quantized(side); i++) {
+        const uint32_t head = keys ? model->layers[i].k_head : model->layers[i].v_head;
+        if (head % side->group != 0)
+            return kva_fail(call->error, KVA_BAD_INPUT, NULL, keys ? "kv_type" : "kv_type_v",
+                            "%c cache type %s with block size %u does not divide n_embd_head_%c=%u", keys ? 'K' : 'V',
+                            type, side->group, keys ? 'k' : 'v', head);
+    }
+    return KVA_OK;
+}
+
+// asked_auto: flash attention was left to llama.cpp.
+static enum kva_status check_types(struct kva_call *call, const struct kva_lcpp_model *model, bool asked_auto)
+{
+    const struct kva_lcpp_behaviours *engine = call->behaviours;
+    const struct kva_deployment *deployment = call->deployment;
+    const char *k = deployment->kv_type, *v = deployment->kv_type_v;
+    if (engine->mla_one_type && (model->latent || model->compressed) && strcmp(k, v) != 0)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "kv_type_v",
+                        "model does not support different K (%s) and V (%s) cache types", k, v);
+    if (!is_on(deployment->flash_attention) && is_quantized(&call->kv_format.v))
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "kv_type_v", "V cache quantization requires flash_attn");
+    if (!is_on(deployment->flash_attention) || engine->block_check == KVA_LCPP_CHECK_NEVER ||
+        (engine->block_check == KVA_LCPP_CHECK_AUTO && !asked_auto))
+        return KVA_OK;
+    enum kva_status status = check_blocks(call, model, true, &call->kv_format.k, k);
+    return status == KVA_OK ? check_blocks(call, model, false, &call->kv_format.v, v) : status;
+}
+
+static enum kva_status check_ranks(struct kva_call *call)
+{
+    const struct kva_deployment *deployment = call->deployment;
+    if (deployment->tp > 1 || deployment->dp > 1 || deployment->dcp > 1 || deployment->pcp > 1)
+        return kva_fail(call->error, KVA_REFUSED, NULL, "tp",
+                        "%s spreads layers over GPUs: say how many with pp; its row and tensor splits are not planned",
+                        call->engine->id);
+    return KVA_OK;
+}
+
+// ---------------------------------------------------------------- the whole
+
+static enum kva_status resolve_device(struct kva_call *call)
+{
+    const struct kva_lcpp_buffer buffer = kva_lcpp_buffer_of(call);
+    const struct kva_deployment *deployment = call->deployment;
+    enum kva_status status = KVA_OK;
+    if (!is_on(deployment->offload_kqv))
+        return kva_assume(call, "all caches in the CPU's memory: --no-kv-offload");
+    if (buffer.row_padding > 0 && is_quantized(&call->kv_format.k))
+        status = kva_assume(call, "CUDA pads each tensor's last row to %llu elements and rounds it to %llu bytes",
+                            (unsigned long long)buffer.row_padding, (unsigned long long)buffer.alignment);
+    else if (!buffer.numbered)
+        status = kva_assume(call, "buffers of the CPU: no GPU was named");
+    if (status == KVA_OK && deployment->pp > 1 && deployment->pp_partition == NULL)
+        status = kva_assume(call, "layers spread over %llu GPUs with as much free memory each",
+                            (unsigned long long)deployment->pp);
+    return status;
+}
+
+static enum kva_status resolve_types(struct kva_call *call)
+{
+    struct kva_deployment *deployment = call->deployment;
+    enum kva_status status = KVA_OK;
+    if (deployment->kv_type == NULL && deployment->kv_dtype == KVA_DTYPE_NONE) {
+        deployment->kv_type = "f16";
+        status = kva_assume(call, "KV type f16: the default of llama.cpp, whatever the model's is");
+    } else if (deployment->kv_type == NULL)
+        deployment->kv_type = kva_dtype_name(deployment->kv_dtype);
+    if (deployment->kv_type_v == NULL)
+        deployment->kv_type_v = deployment->kv_type;
+    return status;
+}
+
+// n_ctx as llama.cpp then reports it. Padding that again changes nothing.
+static enum kva_status settle_context(struct kva_call *call, const struct kva_lcpp_model *model)
+{
+    struct kva_deployment *deployment = call->deployment;
+    struct kva_lcpp_cells cells;
+    char asked[KVA_HUMAN], given[KVA_HUMAN];
+    const uint64_t n_ctx = deployment->kv_tokens;
+    enum kva_status status = kva_lcpp_cells(call, model, n_ctx, deployment->max_sequences, &cells);
+    if (status != KVA_OK)
+        return status;
+    deployment->kv_tokens = cells.context;
+    return cells.context == n_ctx ? KVA_OK
+                                  : kva_assume(call, "n_ctx %s instead of %s: padded by llama.cpp",
+                                               kva_human_count(cells.context, given), kva_human_count(n_ctx, asked));
+}
+
+enum kva_status kva_lcpp_resolve(struct kva_call *call)
+{
+    struct kva_lcpp_model model;
+    const bool asked_auto = call->deployment->flash_attention == KVA_UNSET;
+    enum kva_status status = kva_lcpp_model_read(call, &model);
+    if (status == KVA_OK)
+        status = resolve_sequences(call);
+    if (status == KVA_OK)
+        status = resolve_context(call);
+    if (status == KVA_OK)
+        status = resolve_types(call);
+    if (status == KVA_OK)
+        status = kva_resolve_common(call);
+    if (status == KVA_OK)
+        status = check_ranks(call);
+    if (status != KVA_OK)
+        return status;
+    resolve_batches(call->deployment);
+    status = resolve_switches(call, &model);
+    if (status == KVA_OK)
+        status = check_types(call, &model, asked_auto);
+    if (status == KVA_OK)
+        status = resolve_device(call);
+    return status == KVA_OK ? settle_context(call, &model) : status;
+}
