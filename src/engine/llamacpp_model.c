@@ -9,12 +9,14 @@
 
 // ---------------------------------------------------------------- which architecture
 
-// The header's, or the one that the converter writes for the text decoder.
+// The header's, or the one that the converter writes for the config, or for its text decoder.
 static enum kva_status find_architecture(struct kva_call *call, const char **architecture)
 {
     const struct kva_model *model = call->model;
     const char *model_type = model->arch->model_type, *name = call->version->file->name;
-    *architecture = model->gguf != NULL ? model->gguf : kva_rule(call, "gguf", model_type);
+    *architecture = model->gguf != NULL ? model->gguf : kva_rule(call, "gguf", model->model_type);
+    if (*architecture == NULL)
+        *architecture = kva_rule(call, "gguf", model_type);
     if (*architecture == NULL)
         return kva_fail(call->error, KVA_REFUSED, model->source, "model_type",
                         "%s is no architecture that kvatlas knows %s to have; what it would allocate is not known",
