@@ -342,6 +342,7 @@ struct kva_deployment {
     uint64_t spec_tokens;   // speculative tokens a step
     uint64_t draft_layers;  // attention layers of a draft model or of multi-token prediction
     uint64_t rs_seq;        // llama.cpp's snapshots of a recurrent state
+    const char *mla;        // ik_llama.cpp's way of caching a latent: "0" to "3"
 
     const char *gpu;                  // a name of the catalogue: "h100"
     const struct kva_gpu *gpu_facts;  // resolved

@@ -48,6 +48,7 @@ static const struct field FIELDS[] = {
     FIELD(COUNT, spec_tokens, "N", "speculative tokens a step", "--num-speculative-tokens", "--speculative-num-draft-tokens", "--spec-tokens", "--draft-max"),
     FIELD(COUNT, draft_layers, "N", "attention layers of the draft model or of multi-token prediction", "--draft-layers"),
     FIELD(COUNT, rs_seq, "N", "snapshots of a recurrent state for speculative decoding (llama.cpp)", "--rs-seq", "--n-rs-seq"),
+    FIELD(TEXT, mla, "N", "how a latent is cached (ik_llama.cpp): 0, 1, 2 or 3", "--mla-use", "-mla", "--mla"),
     FIELD(TEXT, gpu, "NAME", "an accelerator of the catalogue (kvatlas gpus): h100, h200, ...", "--gpu"),
     FIELD(BYTES, gpu_bytes, "BYTES", "memory of one GPU: 80GiB, 85520809984", "--gpu-memory", "--gpu-bytes"),
     FIELD(REAL, memory_fraction, "F", "share of the memory that the engine may take, as the engine counts it", "--memory-fraction", "--gpu-memory-utilization", "--mem-fraction-static", "--free-gpu-memory-fraction", "--kv-cache-free-gpu-memory-fraction"),

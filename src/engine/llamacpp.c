@@ -8,6 +8,7 @@
 static const char *const PADDINGS[] = {"cache", "context", NULL};
 static const char *const FLASH[] = {"off", "auto", NULL};
 static const char *const CHECKS[] = {"never", "auto", "on", NULL};
+static const char *const LATENTS[] = {"twice", "once", "asked", NULL};
 
 #define BEHAVIOUR(name, type, choices)                                                                                 \
     {                                                                                                                  \
@@ -20,7 +21,7 @@ static const struct kva_behaviour BEHAVIOURS[] = {
     BEHAVIOUR(windows, KVA_BEHAVIOUR_FLAG, NULL),
     BEHAVIOUR(streams, KVA_BEHAVIOUR_FLAG, NULL),
     BEHAVIOUR(hybrid_times_sequences, KVA_BEHAVIOUR_FLAG, NULL),
-    BEHAVIOUR(mla_values, KVA_BEHAVIOUR_FLAG, NULL),
+    BEHAVIOUR(latent, KVA_BEHAVIOUR_CHOICE, LATENTS),
     BEHAVIOUR(mla_one_type, KVA_BEHAVIOUR_FLAG, NULL),
     BEHAVIOUR(snapshots, KVA_BEHAVIOUR_FLAG, NULL),
     BEHAVIOUR(one_slot_is_default, KVA_BEHAVIOUR_FLAG, NULL),

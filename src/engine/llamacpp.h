@@ -10,11 +10,13 @@
 // The behaviours of data/engines/llama.cpp.yaml.
 enum kva_lcpp_padding { KVA_LCPP_PAD_CACHE, KVA_LCPP_PAD_CONTEXT };
 enum kva_lcpp_block_check { KVA_LCPP_CHECK_NEVER, KVA_LCPP_CHECK_AUTO, KVA_LCPP_CHECK_ON };
+enum kva_lcpp_latent { KVA_LCPP_LATENT_TWICE, KVA_LCPP_LATENT_ONCE, KVA_LCPP_LATENT_ASKED };
 struct kva_lcpp_behaviours {
     int padding;          // enum kva_lcpp_padding
     int flash_attention;  // 0: off, 1: auto
     int block_check;      // enum kva_lcpp_block_check
-    bool windows, streams, hybrid_times_sequences, mla_values, mla_one_type, snapshots, one_slot_is_default, fit;
+    int latent;           // enum kva_lcpp_latent
+    bool windows, streams, hybrid_times_sequences, mla_one_type, snapshots, one_slot_is_default, fit;
     uint64_t default_context, server_slots, most_sequences, fit_margin, fit_context, alignment, row_padding;
 };
 
@@ -44,6 +46,9 @@ struct kva_lcpp_model {
     bool ignores_window;        // the model has windows that llama.cpp does not know
 };
 
+// How ik_llama.cpp was told to cache a latent (-mla): 0, as expanded heads; 1, and without flash attention its values a
+// second time; 2 and 3.
+uint64_t kva_lcpp_latent_mode(const struct kva_call *call);
 // Errors: KVA_REFUSED (no such architecture at this version), KVA_BAD_INPUT (a rule of the data file).
 enum kva_status kva_lcpp_model_read(struct kva_call *call, struct kva_lcpp_model *model);
 

@@ -159,35 +159,46 @@ static uint64_t header_of(const struct kva_model *model, const char *key)
                                                          : value->count;
 }
 
+uint64_t kva_lcpp_latent_mode(const struct kva_call *call)
+{
+    return call->deployment->mla != NULL ? strtoull(call->deployment->mla, NULL, 10) : 0;
+}
+
+static bool header_keeps_latent(const struct kva_model *model)
+{
+    return header_of(model, "attention.key_length_mla") > 0 && header_of(model, "attention.value_length_mla") > 0;
+}
+
 // Does the header hold the latent's width (the converter's *_mla keys)? A config is converted so where the rule says.
 static bool keeps_latent(struct kva_call *call, const char *architecture)
 {
-    const struct kva_model *model = call->model;
-    if (model->gguf != NULL)
-        return header_of(model, "attention.key_length_mla") > 0 && header_of(model, "attention.value_length_mla") > 0;
-    return kva_rule(call, "latent", architecture) != NULL;
+    const struct kva_lcpp_behaviours *engine = call->behaviours;
+    const bool rule = kva_rule(call, "latent", architecture) != NULL;
+    if (engine->latent == KVA_LCPP_LATENT_ASKED)
+        return rule && kva_lcpp_latent_mode(call) > 0;
+    return call->model->gguf != NULL ? header_keeps_latent(call->model) : rule;
 }
 
-static enum kva_status read_latent(struct kva_call *call, const struct kva_lcpp_model *read,
-                                   const struct kva_cache *cache, struct kva_lcpp_layer *layer)
+// The latent a second time: always in early releases, in ik_llama.cpp (llama_kv_cache_init: needs_v_cache) transposed.
+static bool keeps_latent_twice(const struct kva_call *call)
 {
     const struct kva_lcpp_behaviours *engine = call->behaviours;
+    if (engine->latent == KVA_LCPP_LATENT_ASKED)
+        return kva_lcpp_latent_mode(call) == 1 && call->deployment->flash_attention != KVA_ON;
+    return engine->latent == KVA_LCPP_LATENT_TWICE;
+}
+
+// The heads that a latent expands to.
+static enum kva_status read_expanded(struct kva_call *call, struct kva_lcpp_layer *layer)
+{
     const struct kva_model *model = call->model;
     uint64_t heads = value_of(model, "heads"), v = value_of(model, "v_head_dim");
     uint64_t k = value_of(model, "qk_nope_head_dim") + value_of(model, "qk_rope_head_dim");
-    const uint64_t rank = value_of(model, "kv_lora_rank");
-    if (read->latent) {
-        layer->k = layer->k_head = cache->k_dim + cache->v_dim;
-        layer->v_head = (uint32_t)rank;
-        layer->v = engine->mla_values ? rank : 0;
-        return rank > 0 ? KVA_OK
-                        : kva_fail(call->error, KVA_REFUSED, model->source, "kv_lora_rank",
-                                   "the width of the latent's values is not known");
-    }
     if (model->gguf != NULL) {
-        heads = header_of(model, "attention.head_count_kv");
-        k = header_of(model, "attention.key_length");
-        v = header_of(model, "attention.value_length");
+        const bool latent = header_keeps_latent(model);
+        heads = header_of(model, latent ? "attention.head_count" : "attention.head_count_kv");
+        k = header_of(model, latent ? "attention.key_length_mla" : "attention.key_length");
+        v = header_of(model, latent ? "attention.value_length_mla" : "attention.value_length");
     }
     if (heads == 0 || k == 0 || v == 0 || k > UINT32_MAX || v > UINT32_MAX || !kva_mul(heads, k, &layer->k) ||
         !kva_mul(heads, v, &layer->v))
@@ -196,6 +207,22 @@ static enum kva_status read_latent(struct kva_call *call, const struct kva_lcpp_
                         call->engine->id);
     layer->k_head = (uint32_t)k;
     layer->v_head = (uint32_t)v;
+    return KVA_OK;
+}
+
+static enum kva_status read_latent(struct kva_call *call, const struct kva_lcpp_model *read,
+                                   const struct kva_cache *cache, struct kva_lcpp_layer *layer)
+{
+    const uint64_t rank = value_of(call->model, "kv_lora_rank");
+    if (!read->latent)
+        return read_expanded(call, layer);
+    if (rank == 0 || rank > UINT32_MAX)
+        return kva_fail(call->error, KVA_REFUSED, call->model->source, "kv_lora_rank",
+                        "the width of the latent's values is not known");
+    layer->k_head = cache->k_dim + cache->v_dim;
+    layer->k = layer->k_head;
+    layer->v_head = (uint32_t)rank;
+    layer->v = keeps_latent_twice(call) ? rank : 0;
     return KVA_OK;
 }
 
