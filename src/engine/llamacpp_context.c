@@ -260,18 +260,23 @@ static enum kva_status resolve_device(struct kva_call *call)
     return status;
 }
 
+// --cache-type-k and --cache-type-v are f16 each when they are not given; one type for both is kvatlas's own word.
 static enum kva_status resolve_types(struct kva_call *call)
 {
     struct kva_deployment *deployment = call->deployment;
-    enum kva_status status = KVA_OK;
-    if (deployment->kv_type == NULL && deployment->kv_dtype == KVA_DTYPE_NONE) {
-        deployment->kv_type = "f16";
-        status = kva_assume(call, "KV type f16: the default of llama.cpp, whatever the model's is");
-    } else if (deployment->kv_type == NULL)
-        deployment->kv_type = kva_dtype_name(deployment->kv_dtype);
-    if (deployment->kv_type_v == NULL)
-        deployment->kv_type_v = deployment->kv_type;
-    return status;
+    const char *both = deployment->kv_type != NULL && strcmp(deployment->kv_type, "auto") != 0 ? deployment->kv_type
+                       : deployment->kv_dtype != KVA_DTYPE_NONE ? kva_dtype_name(deployment->kv_dtype)
+                                                                : NULL;
+    const bool k = deployment->kv_type_k != NULL, v = deployment->kv_type_v != NULL;
+    const char *absent = both != NULL ? both : "f16";
+    deployment->kv_type = k ? deployment->kv_type_k : absent;
+    deployment->kv_type_v = v ? deployment->kv_type_v : absent;
+    return both != NULL || (k && v) ? KVA_OK
+                                    : kva_assume(call, "KV type f16%s: the default of %s, whatever the model's is",
+                                                 k   ? " of the values"
+                                                 : v ? " of the keys"
+                                                     : "",
+                                                 call->version->file->name);
 }
 
 // n_ctx as llama.cpp then reports it. Padding that again changes nothing.
