@@ -326,8 +326,8 @@ struct kva_deployment {
     uint64_t encoder_context;  // rows of encoder states where the config does not tell; 0: as `context`
     uint64_t encoder_tokens;   // an engine's budget of encoder tokens in a batch
 
-    const char *kv_type;                // the cache's element type as typed: "fp8", "q8_0"; NULL: the model's
-    const char *kv_type_k, *kv_type_v;  // of keys and of values alone (llama.cpp)
+    const char *kv_type;                     // the cache's element type as typed: "fp8", "q8_0"; NULL: the model's
+    const char *kv_type_k, *kv_type_v;       // of keys and of values alone (llama.cpp)
     enum kva_dtype kv_dtype;                 // the same where it is a plain element type
     enum kva_dtype model_dtype;              // of states without a dtype of their own; KVA_DTYPE_NONE: the model's
     enum kva_dtype state_dtype, conv_dtype;  // of recurrent and of convolution states, where an engine lets choose

@@ -74,6 +74,8 @@ struct kva_engine {
 extern const struct kva_engine kva_engine_exact;
 extern const struct kva_engine kva_engine_full;
 extern const struct kva_engine kva_engine_llamacpp;
+extern const struct kva_engine kva_engine_ik_llamacpp;
+extern const struct kva_engine kva_engine_ollama;
 
 // The engines that there are, in the order that people see. NULL past the last.
 const struct kva_engine *kva_engine_at(size_t index);

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-static const char *const PADDINGS[] = {"cache", "context", NULL};
+static const char *const PADDINGS[] = {"cache", "context", "runner", NULL};
 static const char *const FLASH[] = {"off", "auto", NULL};
 static const char *const CHECKS[] = {"never", "auto", "on", NULL};
 static const char *const LATENTS[] = {"twice", "once", "asked", NULL};
@@ -14,7 +14,7 @@ static const char *const LATENTS[] = {"twice", "once", "asked", NULL};
     {                                                                                                                  \
 #name, type, offsetof(struct kva_lcpp_behaviours, name), choices                                               \
     }
-static const struct kva_behaviour BEHAVIOURS[] = {
+const struct kva_behaviour kva_lcpp_behaviours[KVA_N_LCPP_BEHAVIOURS] = {
     BEHAVIOUR(padding, KVA_BEHAVIOUR_CHOICE, PADDINGS),
     BEHAVIOUR(flash_attention, KVA_BEHAVIOUR_CHOICE, FLASH),
     BEHAVIOUR(block_check, KVA_BEHAVIOUR_CHOICE, CHECKS),
@@ -35,7 +35,7 @@ static const struct kva_behaviour BEHAVIOURS[] = {
     BEHAVIOUR(row_padding, KVA_BEHAVIOUR_COUNT, NULL),
 };
 
-static enum kva_status print_lines(struct kva_call *call, const struct kva_engine_allocation *allocation)
+enum kva_status kva_lcpp_print_lines(struct kva_call *call, const struct kva_engine_allocation *allocation)
 {
     struct kva_lcpp_memory memory;
     (void)allocation;
@@ -47,11 +47,23 @@ static enum kva_status print_lines(struct kva_call *call, const struct kva_engin
 
 const struct kva_engine kva_engine_llamacpp = {
     .id = "llama.cpp",
-    .behaviours = BEHAVIOURS,
-    .n_behaviours = sizeof BEHAVIOURS / sizeof *BEHAVIOURS,
+    .behaviours = kva_lcpp_behaviours,
+    .n_behaviours = KVA_N_LCPP_BEHAVIOURS,
     .behaviours_size = sizeof(struct kva_lcpp_behaviours),
     .resolve = kva_lcpp_resolve,
     .budget = kva_lcpp_budget,
     .allocate = kva_lcpp_allocate,
-    .print_lines = print_lines,
+    .print_lines = kva_lcpp_print_lines,
+};
+
+// The fork with latent caches of its own: other facts, the same arithmetic.
+const struct kva_engine kva_engine_ik_llamacpp = {
+    .id = "ik_llama.cpp",
+    .behaviours = kva_lcpp_behaviours,
+    .n_behaviours = KVA_N_LCPP_BEHAVIOURS,
+    .behaviours_size = sizeof(struct kva_lcpp_behaviours),
+    .resolve = kva_lcpp_resolve,
+    .budget = kva_lcpp_budget,
+    .allocate = kva_lcpp_allocate,
+    .print_lines = kva_lcpp_print_lines,
 };

@@ -7,8 +7,8 @@
 #include "engine/cache_bytes.h"
 #include "engine/engine.h"
 
-// The behaviours of data/engines/llama.cpp.yaml.
-enum kva_lcpp_padding { KVA_LCPP_PAD_CACHE, KVA_LCPP_PAD_CONTEXT };
+// The behaviours of data/engines/llama.cpp.yaml, ik_llama.cpp.yaml and ollama.yaml.
+enum kva_lcpp_padding { KVA_LCPP_PAD_CACHE, KVA_LCPP_PAD_CONTEXT, KVA_LCPP_PAD_RUNNER };
 enum kva_lcpp_block_check { KVA_LCPP_CHECK_NEVER, KVA_LCPP_CHECK_AUTO, KVA_LCPP_CHECK_ON };
 enum kva_lcpp_latent { KVA_LCPP_LATENT_TWICE, KVA_LCPP_LATENT_ONCE, KVA_LCPP_LATENT_ASKED };
 struct kva_lcpp_behaviours {
@@ -19,6 +19,9 @@ struct kva_lcpp_behaviours {
     bool windows, streams, hybrid_times_sequences, mla_one_type, snapshots, one_slot_is_default, fit;
     uint64_t default_context, server_slots, most_sequences, fit_margin, fit_context, alignment, row_padding;
 };
+
+enum { KVA_N_LCPP_BEHAVIOURS = 18 };
+extern const struct kva_behaviour kva_lcpp_behaviours[KVA_N_LCPP_BEHAVIOURS];
 
 // ---------------------------------------------------------------- the model, as llama.cpp reads it
 
@@ -39,6 +42,7 @@ struct kva_lcpp_model {
     size_t n_layers;            // as many as the model's
     size_t logged_layers;       // that the log counts in recurrent memory
     uint64_t window;            // n_swa; 0: no layer has a window
+    uint64_t keeps;             // tokens that Ollama keeps of it; 0: the window
     bool windowed_cache;        // the window has a cache of its own, be it without a layer
     bool latent;                // is_mla
     bool recurrent, attention;  // some layer has such a cache; both: a hybrid
@@ -140,6 +144,8 @@ enum kva_status kva_lcpp_budget(struct kva_call *call);
 enum kva_status kva_lcpp_fit(struct kva_call *call, struct kva_lcpp_memory *memory);
 enum kva_status kva_lcpp_capacity(struct kva_call *call, const struct kva_lcpp_memory *memory,
                                   struct kva_capacity *capacity);
+// All of them, as an engine's print_lines.
+enum kva_status kva_lcpp_print_lines(struct kva_call *call, const struct kva_engine_allocation *allocation);
 enum kva_status kva_lcpp_print_memory(struct kva_call *call, const struct kva_lcpp_memory *memory);
 
 #endif

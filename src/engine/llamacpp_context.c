@@ -16,6 +16,11 @@ static bool is_on(enum kva_switch value)
 
 // ---------------------------------------------------------------- cells
 
+static enum kva_status too_many_cells(const struct kva_call *call)
+{
+    return kva_fail(call->error, KVA_BAD_INPUT, NULL, "context", "the cells are more than 2^64");
+}
+
 static bool pad(uint64_t cells, uint64_t unit, uint64_t *out)
 {
     return kva_round_up(cells, unit, out);
@@ -55,6 +60,22 @@ static bool window_cells(const struct kva_deployment *deployment, const struct k
     return true;
 }
 
+// Ollama, kvcache/causal.go, Init: one cache for all sequences; a window keeps its tokens, one more with several
+// sequences, and a batch, unless the context is no longer than that.
+static bool runner_cells(const struct kva_deployment *deployment, const struct kva_lcpp_model *model, uint64_t n_ctx,
+                         uint64_t n_seq_max, uint64_t unit, struct kva_lcpp_cells *cells)
+{
+    const uint64_t capacity = n_ctx / n_seq_max;
+    uint64_t kept = model->keeps > 0 ? model->keeps : model->window, rows = n_ctx;
+    if (n_seq_max > 1)
+        kept = kva_max(kept, model->window + 1);
+    if (kept < capacity &&
+        (!kva_mul(kept, n_seq_max, &rows) || !kva_add(rows, kva_min(deployment->ubatch, n_ctx), &rows)))
+        return false;
+    cells->streams = 1;
+    return pad(n_ctx, unit, &cells->base) && pad(rows, unit, &cells->window) && pad(n_ctx, 1, &cells->context);
+}
+
 enum kva_status kva_lcpp_cells(struct kva_call *call, const struct kva_lcpp_model *model, uint64_t n_ctx,
                                uint64_t n_seq_max, struct kva_lcpp_cells *cells)
 {
@@ -64,6 +85,8 @@ enum kva_status kva_lcpp_cells(struct kva_call *call, const struct kva_lcpp_mode
     const bool context = engine->padding == KVA_LCPP_PAD_CONTEXT;
     const uint64_t unit = context || is_on(deployment->flash_attention) ? UNIT : UNIT_WITHOUT_FLASH;
     *cells = (struct kva_lcpp_cells){.streams = unified ? 1 : n_seq_max};
+    if (engine->padding == KVA_LCPP_PAD_RUNNER)
+        return runner_cells(deployment, model, n_ctx, n_seq_max, unit, cells) ? KVA_OK : too_many_cells(call);
     bool fits = context ? pad_context(n_ctx, n_seq_max, unified, cells) : pad_caches(model, n_ctx, unit, cells);
     if (fits && cells->base == 0)
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, "context", "n_ctx_seq == 0");
@@ -73,7 +96,7 @@ enum kva_status kva_lcpp_cells(struct kva_call *call, const struct kva_lcpp_mode
     fits = fits && window_cells(deployment, model, n_ctx, unit, unified && !model->compressed ? n_seq_max : 1, cells);
     if (fits && engine->hybrid_times_sequences && model->recurrent && model->attention)
         cells->base = cells->context;  // issue of PR #19559
-    return fits ? KVA_OK : kva_fail(call->error, KVA_BAD_INPUT, NULL, "context", "the cells are more than 2^64");
+    return fits ? KVA_OK : too_many_cells(call);
 }
 
 // ---------------------------------------------------------------- blanks
@@ -127,7 +150,7 @@ static enum kva_status resolve_context(struct kva_call *call)
     char all[KVA_HUMAN], each[KVA_HUMAN];
     if (deployment->context > 0 && deployment->kv_tokens == 0) {
         if (!kva_mul(deployment->context, parts, &deployment->kv_tokens))
-            return kva_fail(call->error, KVA_BAD_INPUT, NULL, "context", "the cells are more than 2^64");
+            return too_many_cells(call);
         return parts == 1 ? KVA_OK
                           : kva_assume(call, "n_ctx %s (-c), the cells of all sequences: %llu of %s tokens each",
                                        kva_human_count(deployment->kv_tokens, all), (unsigned long long)parts,
@@ -147,7 +170,7 @@ static enum kva_status resolve_context(struct kva_call *call)
     return said ? KVA_OK
                 : kva_assume(call, "n_ctx %s, for all sequences: what %s takes when no context is asked for",
                              kva_human_count(deployment->kv_tokens, all),
-                             is_on(deployment->llm_class) ? "the C API" : "llama-server");
+                             is_on(deployment->llm_class) ? "the C API" : call->version->file->name);
 }
 
 static void resolve_batches(struct kva_deployment *deployment)
@@ -177,7 +200,7 @@ static enum kva_status resolve_switches(struct kva_call *call, const struct kva_
     }
     if (deployment->swa_full == KVA_UNSET) {
         deployment->swa_full = is_on(deployment->llm_class) ? KVA_ON : KVA_OFF;
-        if (status == KVA_OK && model->windowed_cache)
+        if (status == KVA_OK && model->windowed_cache && engine->padding != KVA_LCPP_PAD_RUNNER)
             status = kva_assume(call, is_on(deployment->swa_full)
                                           ? "a full-size window cache: the default of the C API"
                                           : "no --swa-full: the default of llama-server, not of the C API");
@@ -228,6 +251,24 @@ static enum kva_status check_types(struct kva_call *call, const struct kva_lcpp_
         return KVA_OK;
     enum kva_status status = check_blocks(call, model, true, &call->kv_format.k, k);
     return status == KVA_OK ? check_blocks(call, model, false, &call->kv_format.v, v) : status;
+}
+
+// -mla, and q8_KV, whose rows of more than one head were not read.
+static enum kva_status check_latent(struct kva_call *call, const struct kva_lcpp_model *model)
+{
+    const struct kva_lcpp_behaviours *engine = call->behaviours;
+    const char *mla = call->deployment->mla;
+    const bool rule = kva_rule(call, "latent", model->architecture) != NULL;
+    if (engine->latent != KVA_LCPP_LATENT_ASKED)
+        return KVA_OK;
+    if (rule && (mla == NULL || strlen(mla) != 1 || strchr("0123", *mla) == NULL))
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "mla",
+                        "%s keeps the latent of %s in four ways: say -mla 0, 1, 2 or 3", call->version->file->name,
+                        model->architecture);
+    if ((call->kv_format.k.vector_bytes > 0 && !model->latent) || call->kv_format.v.vector_bytes > 0)
+        return kva_fail(call->error, KVA_REFUSED, NULL, "kv_type",
+                        "what %s takes is known for the keys of a latent only", call->deployment->kv_type);
+    return KVA_OK;
 }
 
 static enum kva_status check_ranks(struct kva_call *call)
@@ -314,6 +355,8 @@ enum kva_status kva_lcpp_resolve(struct kva_call *call)
         return status;
     resolve_batches(call->deployment);
     status = resolve_switches(call, &model);
+    if (status == KVA_OK)
+        status = check_latent(call, &model);
     if (status == KVA_OK)
         status = check_types(call, &model, asked_auto);
     if (status == KVA_OK)

@@ -40,8 +40,11 @@ static enum kva_status print_kv(struct kva_call *call, const struct kva_lcpp_mem
         kva_text_of("type_v", deployment->kv_type_v), kva_real_of("k_mib", mib(cache->k)),
         kva_real_of("v_mib", mib(cache->v)),
     };
+    const struct kva_lcpp_behaviours *engine = call->behaviours;
+    const bool latent = memory->model.latent && engine->latent == KVA_LCPP_LATENT_ASKED;
+    const char *id = !latent ? "kv_size" : cache->v > 0 ? "latent_twice_size" : "latent_size";
     enum kva_status status = print_buffers(call, memory, cache, "kv_buffer");
-    return status == KVA_OK ? kva_print(call, "kv_size", quantities, sizeof quantities / sizeof *quantities) : status;
+    return status == KVA_OK ? kva_print(call, id, quantities, sizeof quantities / sizeof *quantities) : status;
 }
 
 static enum kva_status print_state(struct kva_call *call, const struct kva_lcpp_memory *memory,

@@ -34,7 +34,7 @@ struct window_rule {
     enum { OWN, ALL, PERIOD } which;
     uint64_t period;
     bool first;  // the full layer of a period is its first
-    uint64_t absent, tokens, depth;
+    uint64_t absent, tokens, depth, keep;
 };
 
 static const char *word_end(const char *word)
@@ -69,7 +69,7 @@ static bool read_window_rule(const char *text, struct window_rule *rule)
         if (strncmp(word, "first", 5) == 0 && word_end(word) == word + 5)
             rule->first = true;
         else if (!read_number(word, "default=", &rule->absent) && !read_number(word, "tokens=", &rule->tokens) &&
-                 !read_number(word, "depth=", &rule->depth))
+                 !read_number(word, "depth=", &rule->depth) && !read_number(word, "keep=", &rule->keep))
             return false;
     }
     return true;
@@ -129,6 +129,7 @@ static enum kva_status read_windows(struct kva_call *call, struct kva_lcpp_model
                         read->architecture, call->engine->id);
     read->window = text != NULL ? window_of(call->model, &rule) : 0;
     read->windowed_cache = read->window > 0;
+    read->keeps = text != NULL ? rule.keep : 0;
     for (size_t i = 0; i < read->n_layers; i++) {
         const bool own = layer_has_window(&call->model->layers[i]);
         struct kva_lcpp_layer *layer = &read->layers[i];

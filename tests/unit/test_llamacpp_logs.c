@@ -141,8 +141,8 @@ START_TEST(logs_are_reproduced)
     fclose(file);
     unlink(header);
     kva_atlas_close(atlas);
-    ck_assert_uint_eq(reproduced, 26);
-    ck_assert_uint_eq(skipped, 3);
+    ck_assert_uint_eq(reproduced, 38);
+    ck_assert_uint_eq(skipped, 4);
 }
 END_TEST
 
