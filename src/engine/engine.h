@@ -30,6 +30,7 @@ struct kva_call {
     struct kva_arena *arena;       // lives as long as the plan
     struct kva_assumptions assumptions;
     struct kva_prints prints;
+    void *own;  // the engine's: what one of its functions leaves for the next, in the arena
     struct kva_error *error;
 };
 

@@ -35,16 +35,6 @@ const struct kva_behaviour kva_lcpp_behaviours[KVA_N_LCPP_BEHAVIOURS] = {
     BEHAVIOUR(row_padding, KVA_BEHAVIOUR_COUNT, NULL),
 };
 
-enum kva_status kva_lcpp_print_lines(struct kva_call *call, const struct kva_engine_allocation *allocation)
-{
-    struct kva_lcpp_memory memory;
-    (void)allocation;
-    enum kva_status status = kva_lcpp_memory_open(call, &memory);
-    if (status == KVA_OK)
-        status = kva_lcpp_memory_fill(call, &memory, call->deployment->kv_tokens, call->deployment->max_sequences);
-    return status == KVA_OK ? kva_lcpp_print_memory(call, &memory) : status;
-}
-
 const struct kva_engine kva_engine_llamacpp = {
     .id = "llama.cpp",
     .behaviours = kva_lcpp_behaviours,

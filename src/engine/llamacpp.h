@@ -114,8 +114,9 @@ struct kva_lcpp_memory {
     bool sums_only;  // the caches have no `tensors`
 };
 
-// Reads the model of a resolved deployment and spreads its layers.
-enum kva_status kva_lcpp_memory_open(struct kva_call *call, struct kva_lcpp_memory *memory);
+// The call's own memory, with the model read; its layers are spread once the deployment is resolved.
+enum kva_status kva_lcpp_memory_open(struct kva_call *call, struct kva_lcpp_memory **memory);
+enum kva_status kva_lcpp_memory_spread(struct kva_call *call, struct kva_lcpp_memory *memory);
 // Makes every cache of n_ctx cells for n_seq_max sequences, in place of those that were there.
 enum kva_status kva_lcpp_memory_fill(struct kva_call *call, struct kva_lcpp_memory *memory, uint64_t n_ctx,
                                      uint64_t n_seq_max);
@@ -144,8 +145,6 @@ enum kva_status kva_lcpp_budget(struct kva_call *call);
 enum kva_status kva_lcpp_fit(struct kva_call *call, struct kva_lcpp_memory *memory);
 enum kva_status kva_lcpp_capacity(struct kva_call *call, const struct kva_lcpp_memory *memory,
                                   struct kva_capacity *capacity);
-// All of them, as an engine's print_lines.
 enum kva_status kva_lcpp_print_lines(struct kva_call *call, const struct kva_engine_allocation *allocation);
-enum kva_status kva_lcpp_print_memory(struct kva_call *call, const struct kva_lcpp_memory *memory);
 
 #endif

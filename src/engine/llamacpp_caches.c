@@ -280,14 +280,19 @@ enum kva_status kva_lcpp_memory_fill(struct kva_call *call, struct kva_lcpp_memo
     return status == KVA_OK && model->recurrent ? add_state(&builder) : status;
 }
 
-enum kva_status kva_lcpp_memory_open(struct kva_call *call, struct kva_lcpp_memory *memory)
+enum kva_status kva_lcpp_memory_open(struct kva_call *call, struct kva_lcpp_memory **memory)
+{
+    *memory = kva_arena_alloc(call->arena, 1, sizeof **memory);
+    call->own = *memory;
+    return *memory != NULL ? kva_lcpp_model_read(call, &(*memory)->model)
+                           : kva_fail_memory(call->error, sizeof **memory);
+}
+
+enum kva_status kva_lcpp_memory_spread(struct kva_call *call, struct kva_lcpp_memory *memory)
 {
     const struct kva_deployment *deployment = call->deployment;
-    *memory = (struct kva_lcpp_memory){.n_devices = deployment->offload_kqv == KVA_OFF ? 1 : deployment->pp};
-    enum kva_status status = kva_lcpp_model_read(call, &memory->model);
-    if (status != KVA_OK)
-        return status;
     const size_t n_layers = memory->model.n_layers;
+    memory->n_devices = deployment->offload_kqv == KVA_OFF ? 1 : deployment->pp;
     memory->device = kva_arena_alloc(call->arena, n_layers + 1, sizeof *memory->device);
     if (memory->device == NULL)
         return kva_fail_memory(call->error, n_layers * sizeof *memory->device);

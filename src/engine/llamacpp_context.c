@@ -338,9 +338,9 @@ static enum kva_status settle_context(struct kva_call *call, const struct kva_lc
 
 enum kva_status kva_lcpp_resolve(struct kva_call *call)
 {
-    struct kva_lcpp_model model;
+    struct kva_lcpp_memory *memory;
     const bool asked_auto = call->deployment->flash_attention == KVA_UNSET;
-    enum kva_status status = kva_lcpp_model_read(call, &model);
+    enum kva_status status = kva_lcpp_memory_open(call, &memory);
     if (status == KVA_OK)
         status = resolve_sequences(call);
     if (status == KVA_OK)
@@ -354,12 +354,12 @@ enum kva_status kva_lcpp_resolve(struct kva_call *call)
     if (status != KVA_OK)
         return status;
     resolve_batches(call->deployment);
-    status = resolve_switches(call, &model);
+    status = resolve_switches(call, &memory->model);
     if (status == KVA_OK)
-        status = check_latent(call, &model);
+        status = check_latent(call, &memory->model);
     if (status == KVA_OK)
-        status = check_types(call, &model, asked_auto);
+        status = check_types(call, &memory->model, asked_auto);
     if (status == KVA_OK)
         status = resolve_device(call);
-    return status == KVA_OK ? settle_context(call, &model) : status;
+    return status == KVA_OK ? settle_context(call, &memory->model) : status;
 }

@@ -97,12 +97,14 @@ static enum kva_status print_creating(struct kva_call *call, const struct kva_lc
                                                                    : status;
 }
 
-enum kva_status kva_lcpp_print_memory(struct kva_call *call, const struct kva_lcpp_memory *memory)
+enum kva_status kva_lcpp_print_lines(struct kva_call *call, const struct kva_engine_allocation *allocation)
 {
+    const struct kva_lcpp_memory *memory = call->own;
     enum kva_status status = KVA_OK;
+    (void)allocation;
     for (size_t c = 0; c < memory->n && status == KVA_OK; c++) {
         const struct kva_lcpp_cache *cache = &memory->caches[c];
-        // the caches are announced before they are made
+        // a cache is announced before it is made
         status = print_creating(call, memory, cache);
         if (status == KVA_OK)
             status = cache->kind == KVA_LCPP_STATE        ? print_state(call, memory, cache)

@@ -19,16 +19,14 @@ static double in_units(uint64_t bytes, const char **unit)
 
 static enum kva_status print_lines(struct kva_call *call, const struct kva_engine_allocation *allocation)
 {
-    struct kva_lcpp_memory memory;
+    const struct kva_lcpp_memory *memory = call->own;
+    enum kva_status status = KVA_OK;
     (void)allocation;
-    enum kva_status status = kva_lcpp_memory_open(call, &memory);
-    if (status == KVA_OK)
-        status = kva_lcpp_memory_fill(call, &memory, call->deployment->kv_tokens, call->deployment->max_sequences);
-    for (size_t d = 0; status == KVA_OK && d < memory.n_devices; d++) {
+    for (size_t d = 0; status == KVA_OK && d < memory->n_devices; d++) {
         uint64_t bytes = 0;
         const char *unit, *device = kva_lcpp_device_name(call, d);
-        for (size_t c = 0; c < memory.n; c++)
-            bytes += memory.caches[c].given[d];  // they fit: they were added up before
+        for (size_t c = 0; c < memory->n; c++)
+            bytes += memory->caches[c].given[d];  // they fit: they were added up before
         const double size = in_units(bytes, &unit);
         const struct kva_quantity quantities[] = {kva_text_of("device", device), kva_real_of("size", size),
                                                   kva_text_of("unit", unit)};
