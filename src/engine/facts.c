@@ -263,20 +263,48 @@ static enum kva_status fill_behaviours(const struct kva_engine *engine, struct k
     return KVA_OK;
 }
 
+static int by_name_and_key(const void *a, const void *b)
+{
+    const struct kva_rule *x = a, *y = b;
+    const int name = strcmp(x->name, y->name), key = name != 0 ? name : strcmp(x->key, y->key);
+    return key != 0 ? key : (x->at > y->at) - (x->at < y->at);
+}
+
+// One entry for each key of each rule that holds. False: out of memory.
+static bool pick_rules(struct kva_arena *arena, struct kva_engine_version *version)
+{
+    const struct kva_engine_file *file = version->file;
+    size_t n = 0;
+    for (unsigned i = 0; i < file->n_rules; i++)
+        n += file->rules[i].n_match;
+    version->rules = kva_arena_alloc(arena, n + 1, sizeof *version->rules);
+    if (version->rules == NULL)
+        return false;
+    for (unsigned i = 0; i < file->n_rules; i++) {
+        const struct kva_rule_row *row = &file->rules[i];
+        if (kva_range_holds(file, row->since, row->until, version->index))
+            for (unsigned m = 0; m < row->n_match; m++) {
+                version->rules[version->n_rules] =
+                    (struct kva_rule){row->name, row->match[m], row->value, version->n_rules};
+                version->n_rules++;
+            }
+    }
+    if (version->n_rules > 0)
+        qsort(version->rules, version->n_rules, sizeof *version->rules, by_name_and_key);
+    return true;
+}
+
 static enum kva_status pick(struct kva_arena *arena, const struct kva_engine *engine,
                             struct kva_engine_version *version, struct kva_error *error)
 {
     const struct kva_engine_file *file = version->file;
     version->version = file->versions[version->index].version;
     version->behaviours = kva_arena_alloc(arena, 1, engine->behaviours_size);
-    version->rules = kva_arena_alloc(arena, file->n_rules + 1, sizeof *version->rules);
     version->kv_types = kva_arena_alloc(arena, file->n_kv_types + 1, sizeof *version->kv_types);
     version->lines = kva_arena_alloc(arena, file->n_lines + 1, sizeof *version->lines);
-    if (version->behaviours == NULL || version->rules == NULL || version->kv_types == NULL || version->lines == NULL)
+    if (version->behaviours == NULL || version->kv_types == NULL || version->lines == NULL ||
+        !pick_rules(arena, version))
         return kva_fail_memory(error, engine->behaviours_size);
-    for (unsigned i = 0; i < file->n_rules; i++)
-        if (kva_range_holds(file, file->rules[i].since, file->rules[i].until, version->index))
-            version->rules[version->n_rules++] = &file->rules[i];
     for (unsigned i = 0; i < file->n_kv_types; i++)
         if (kva_range_holds(file, file->kv_types[i].since, file->kv_types[i].until, version->index))
             version->kv_types[version->n_kv_types++] = &file->kv_types[i];

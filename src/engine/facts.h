@@ -90,13 +90,19 @@ struct kva_engine_file {
 extern const struct kva_engine_file kva_embedded_engines[];
 extern const size_t kva_n_embedded_engines;
 
+// What one rule says of one key.
+struct kva_rule {
+    const char *name, *key, *value;
+    size_t at;  // where it stands in the file
+};
+
 // One version of an engine: what holds for it, picked once.
 struct kva_engine_version {
     const struct kva_engine_file *file;  // NULL: a built-in policy
     const char *version;                 // "" for a built-in policy
     size_t index;                        // in file->versions
     void *behaviours;
-    const struct kva_rule_row **rules;
+    struct kva_rule *rules;  // by name and key; of two alike the one that stands first in the file
     size_t n_rules;
     const struct kva_kv_type **kv_types;
     size_t n_kv_types;

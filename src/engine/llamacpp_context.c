@@ -258,10 +258,10 @@ static enum kva_status check_latent(struct kva_call *call, const struct kva_lcpp
 {
     const struct kva_lcpp_behaviours *engine = call->behaviours;
     const char *mla = call->deployment->mla;
-    const bool rule = kva_rule(call, "latent", model->architecture) != NULL;
     if (engine->latent != KVA_LCPP_LATENT_ASKED)
         return KVA_OK;
-    if (rule && (mla == NULL || strlen(mla) != 1 || strchr("0123", *mla) == NULL))
+    if (kva_rule(call, "latent", model->architecture) != NULL &&
+        (mla == NULL || strlen(mla) != 1 || strchr("0123", *mla) == NULL))
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, "mla",
                         "%s keeps the latent of %s in four ways: say -mla 0, 1, 2 or 3", call->version->file->name,
                         model->architecture);

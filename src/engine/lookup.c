@@ -25,19 +25,26 @@ enum kva_status kva_assume(struct kva_call *call, const char *format, ...)
     return KVA_OK;
 }
 
+static int compare(const struct kva_rule *rule, const char *name, const char *key)
+{
+    const int order = strcmp(rule->name, name);
+    return order != 0 ? order : strcmp(rule->key, key);
+}
+
 const char *kva_rule(const struct kva_call *call, const char *name, const char *key)
 {
+    const struct kva_rule *rules = call->version->rules;
+    size_t low = 0, high = call->version->n_rules;
     if (key == NULL)
         return NULL;
-    for (size_t r = 0; r < call->version->n_rules; r++) {
-        const struct kva_rule_row *rule = call->version->rules[r];
-        if (strcmp(rule->name, name) != 0)
-            continue;
-        for (unsigned m = 0; m < rule->n_match; m++)
-            if (strcmp(rule->match[m], key) == 0)
-                return rule->value;
+    while (low < high) {  // the first that is not before name and key
+        const size_t middle = low + (high - low) / 2;
+        if (compare(&rules[middle], name, key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return NULL;
+    return low < call->version->n_rules && compare(&rules[low], name, key) == 0 ? rules[low].value : NULL;
 }
 
 const struct kva_kv_type *kva_kv_type_find(const struct kva_call *call, const char *name)
