@@ -42,17 +42,24 @@ void kva_text_add(struct kva_text *text, const char *bytes, size_t length)
 
 void kva_text_printf(struct kva_text *text, const char *format, ...)
 {
+    enum { USUAL = 64 };
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, arguments);
-    va_end(arguments);
-    if (length < 0)
-        text->failed = true;
-    else if (reserve(text, (size_t)length)) {
-        vsnprintf(text->bytes + text->length, (size_t)length + 1, format, again);
-        text->length += (size_t)length;
+    if (reserve(text, USUAL)) {
+        const size_t room = text->capacity - text->length;
+        const int length = vsnprintf(text->bytes + text->length, room, format, arguments);
+        if (length < 0)
+            text->failed = true;
+        else if ((size_t)length < room || reserve(text, (size_t)length)) {
+            if ((size_t)length >= room)  // longer than usual: printed again, into the room that it needs
+                vsnprintf(text->bytes + text->length, (size_t)length + 1, format, again);
+            text->length += (size_t)length;
+        }
+        if (text->failed)
+            text->bytes[text->length] = '\0';
     }
+    va_end(arguments);
     va_end(again);
 }
 

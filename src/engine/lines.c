@@ -28,9 +28,17 @@ static void render_gib(double value, struct kva_text *out)
     kva_text_add(out, digits, (size_t)(length > 0 ? length : 0));
 }
 
+static void render_text(const char *text, int width, struct kva_text *out)
+{
+    const size_t length = strlen(text);
+    for (size_t i = length; width > 0 && i < (size_t)width; i++)
+        kva_text_add(out, " ", 1);
+    kva_text_add(out, text, length);
+}
+
 static void render(const struct kva_quantity *quantity, const char *format, struct kva_text *out)
 {
-    char human[KVA_HUMAN], whole[KVA_HUMAN];
+    char human[KVA_HUMAN];
     const double real = quantity->type == KVA_QUANTITY_COUNT ? (double)quantity->count : quantity->real;
     const int width = (int)strtol(format, NULL, 10);
     const char *point = strchr(format, '.');
@@ -39,13 +47,11 @@ static void render(const struct kva_quantity *quantity, const char *format, stru
     else if (point != NULL)
         kva_text_printf(out, "%*.*f", width, (int)strtol(point + 1, NULL, 10), real);
     else if (quantity->type == KVA_QUANTITY_TEXT)
-        kva_text_printf(out, "%*s", width, quantity->text != NULL ? quantity->text : "");
+        render_text(quantity->text != NULL ? quantity->text : "", width, out);
     else if (strcmp(format, ",") == 0)
         kva_text_printf(out, "%s", kva_human_count(quantity->count, human));
-    else {
-        snprintf(whole, sizeof whole, "%llu", (unsigned long long)quantity->count);
-        kva_text_printf(out, "%*s", width, whole);
-    }
+    else
+        kva_text_printf(out, "%*llu", width, (unsigned long long)quantity->count);
 }
 
 // Splits "name:format" of `length` bytes. A placeholder without a colon is text in curly brackets.
@@ -55,8 +61,10 @@ static bool split(const char *inside, size_t length, char *name, char *format)
     if (colon == NULL || colon == inside || (size_t)(colon - inside) >= NAME ||
         length - (size_t)(colon - inside) > FORMAT)
         return false;
-    snprintf(name, NAME, "%.*s", (int)(colon - inside), inside);
-    snprintf(format, FORMAT, "%.*s", (int)(length - (size_t)(colon - inside) - 1), colon + 1);
+    const size_t before = (size_t)(colon - inside), after = length - before - 1;
+    memcpy(name, inside, before);
+    memcpy(format, colon + 1, after);
+    name[before] = format[after] = '\0';
     return true;
 }
 
