@@ -141,8 +141,8 @@ enum kva_status kva_lcpp_allocate(struct kva_call *call, struct kva_engine_alloc
 enum kva_status kva_lcpp_allocation_fill(struct kva_call *call, const struct kva_lcpp_memory *memory,
                                          struct kva_engine_allocation *allocation);
 enum kva_status kva_lcpp_budget(struct kva_call *call);
-// Shrinks a context that nobody asked for to what fits the budget.
-enum kva_status kva_lcpp_fit(struct kva_call *call, struct kva_lcpp_memory *memory);
+// Shrinks a context that nobody asked for to what fits the budget, if there is one.
+enum kva_status kva_lcpp_fit(struct kva_call *call);
 enum kva_status kva_lcpp_capacity(struct kva_call *call, const struct kva_lcpp_memory *memory,
                                   struct kva_capacity *capacity);
 enum kva_status kva_lcpp_print_lines(struct kva_call *call, const struct kva_engine_allocation *allocation);

@@ -89,11 +89,8 @@ enum kva_status kva_lcpp_allocation_fill(struct kva_call *call, const struct kva
 enum kva_status kva_lcpp_allocate(struct kva_call *call, struct kva_engine_allocation *allocation)
 {
     struct kva_lcpp_memory *memory = call->own;
-    enum kva_status status = kva_lcpp_memory_spread(call, memory);
-    if (status == KVA_OK)
-        status = kva_lcpp_memory_fill(call, memory, call->deployment->kv_tokens, call->deployment->max_sequences);
-    if (status == KVA_OK)
-        status = kva_lcpp_fit(call, memory);
+    enum kva_status status =
+        kva_lcpp_memory_fill(call, memory, call->deployment->kv_tokens, call->deployment->max_sequences);
     if (status == KVA_OK)
         status = kva_lcpp_allocation_fill(call, memory, allocation);
     if (status != KVA_OK)

@@ -6,20 +6,6 @@
 
 static const uint64_t UNIT = 256, MOST_CONTEXT = 1 << 30, MOST_SEQUENCES = 1 << 16;
 
-// Before --fit nothing is left free.
-enum kva_status kva_lcpp_budget(struct kva_call *call)
-{
-    const struct kva_lcpp_behaviours *engine = call->behaviours;
-    struct kva_deployment *deployment = call->deployment;
-    const uint64_t margin = engine->fit ? engine->fit_margin << 20 : 0;
-    enum kva_status status = kva_budget_remaining(call);
-    if (status != KVA_OK || margin == 0)
-        return status;
-    deployment->kv_bytes = deployment->kv_bytes > margin ? deployment->kv_bytes - margin : 1;
-    return kva_assume(call, "%llu MiB left free on each GPU: the margin of --fit",
-                      (unsigned long long)engine->fit_margin);
-}
-
 // Bytes of the device that holds most.
 static uint64_t most_of(const struct kva_lcpp_memory *memory)
 {
@@ -34,109 +20,133 @@ static uint64_t most_of(const struct kva_lcpp_memory *memory)
     return most;
 }
 
-// Does a context of so many tokens for each of so many sequences fit?
+// ---------------------------------------------------------------- what would fit
+
+// A cache of n_ctx cells for n_seq_max sequences, in scratch memory.
 struct probe {
     struct kva_call *call;
-    struct kva_lcpp_memory *memory;
-    uint64_t tokens, sequences;
+    struct kva_lcpp_memory memory;
 };
 
-static bool fits(const struct probe *probe)
+static struct probe probe_of(struct kva_call *call, const struct kva_lcpp_memory *memory)
 {
-    struct kva_error *error = probe->call->error;
-    const struct kva_deployment *deployment = probe->call->deployment;
-    uint64_t n_ctx;
-    if (!kva_mul(probe->tokens, probe->sequences, &n_ctx))
-        return false;
-    probe->call->error = NULL;  // what does not fit is no error
-    const bool made = kva_lcpp_memory_fill(probe->call, probe->memory, n_ctx, probe->sequences) == KVA_OK;
-    probe->call->error = error;
-    return made && most_of(probe->memory) <= deployment->kv_bytes;
+    struct probe probe = {call, *memory};
+    probe.memory.sums_only = true;
+    return probe;
 }
 
-// The largest multiple of `unit` up to unit * most for which `*number` of the probe fits; 0: none.
-static uint64_t largest(struct probe *probe, uint64_t *number, uint64_t unit, uint64_t most)
+static bool fits(struct probe *probe, uint64_t n_ctx, uint64_t n_seq_max)
 {
-    uint64_t low = 0, high = most + 1;  // fits, does not fit
+    struct kva_call *call = probe->call;
+    struct kva_error *error = call->error;
+    call->error = NULL;  // what does not fit is no error
+    const bool made = kva_lcpp_memory_fill(call, &probe->memory, n_ctx, n_seq_max) == KVA_OK;
+    call->error = error;
+    return made && most_of(&probe->memory) <= call->deployment->kv_bytes;
+}
+
+// One cache for all sequences: a single one may have all of it. Else each has a part.
+static bool is_unified(const struct kva_call *call)
+{
+    return call->deployment->kv_unified == KVA_ON;
+}
+
+static bool context_fits(struct probe *probe, uint64_t units)
+{
+    const uint64_t n_seq_max = probe->call->deployment->max_sequences;
+    uint64_t n_ctx;
+    return kva_mul3(units, UNIT, is_unified(probe->call) ? 1 : n_seq_max, &n_ctx) && fits(probe, n_ctx, n_seq_max);
+}
+
+static bool sequences_fit(struct probe *probe, uint64_t sequences)
+{
+    const struct kva_deployment *deployment = probe->call->deployment;
+    const bool spare = deployment->max_sequences > deployment->sequences;  // slots that nobody asked for
+    const uint64_t slots = spare && is_unified(probe->call) ? kva_max(sequences, deployment->max_sequences) : sequences;
+    uint64_t n_ctx;
+    return kva_mul(deployment->context, sequences, &n_ctx) && fits(probe, n_ctx, slots);
+}
+
+// The largest number up to `most` that fits, where all smaller ones do; `least` is known to.
+static uint64_t largest(struct probe *probe, bool (*fit)(struct probe *, uint64_t), uint64_t least, uint64_t most)
+{
+    uint64_t low = least, high = most + 1;
     while (high - low > 1) {
         const uint64_t middle = low + (high - low) / 2;
-        *number = middle * unit;
-        if (fits(probe))
-            low = middle;
-        else
-            high = middle;
+        *(fit(probe, middle) ? &low : &high) = middle;
     }
-    return low * unit;
+    return low;
 }
 
-static enum kva_status find_capacity(struct kva_call *call, const struct kva_lcpp_memory *memory,
-                                     struct kva_capacity *capacity)
+static void find_capacity(struct kva_call *call, const struct kva_lcpp_memory *memory, struct kva_capacity *capacity)
 {
     const struct kva_lcpp_behaviours *engine = call->behaviours;
     const struct kva_deployment *deployment = call->deployment;
-    struct kva_lcpp_memory scratch = *memory;
-    scratch.sums_only = true;
-    struct probe probe = {call, &scratch, deployment->context, 1};
+    struct probe probe = probe_of(call, memory);
     capacity->sequences_at_context =
-        largest(&probe, &probe.sequences, 1, engine->most_sequences > 0 ? engine->most_sequences : MOST_SEQUENCES);
+        largest(&probe, sequences_fit, 0, engine->most_sequences > 0 ? engine->most_sequences : MOST_SEQUENCES);
     // a batch that the asked context made shorter says nothing of a longer one
     const bool clamped = memory->model.windowed_cache && deployment->ubatch == deployment->batch_tokens &&
                          deployment->kv_tokens <= kva_max(deployment->ubatch, UNIT);
-    probe.sequences = 1;
-    capacity->max_context = clamped ? KVA_UNKNOWN : largest(&probe, &probe.tokens, UNIT, MOST_CONTEXT / UNIT);
-    return KVA_OK;
+    capacity->max_context = clamped ? KVA_UNKNOWN : UNIT * largest(&probe, context_fits, 0, MOST_CONTEXT / UNIT);
 }
 
+// What does not fit is refused, but --fit moves layers to the CPU until it does.
 enum kva_status kva_lcpp_capacity(struct kva_call *call, const struct kva_lcpp_memory *memory,
                                   struct kva_capacity *capacity)
 {
+    const struct kva_lcpp_behaviours *engine = call->behaviours;
     const struct kva_deployment *deployment = call->deployment;
     if (deployment->kv_bytes == 0)
         return KVA_OK;
     *capacity = (struct kva_capacity){
         .known = true, .budget = deployment->kv_bytes, .reserved = most_of(memory), .tokens = memory->cells.context};
     capacity->fits = capacity->reserved <= capacity->budget;
-    if (!capacity->fits)
+    find_capacity(call, memory, capacity);
+    if (!capacity->fits && !engine->fit)
         capacity->refusal = "failed to allocate buffer for kv cache";
-    return find_capacity(call, memory, capacity);
+    return capacity->fits || !engine->fit
+               ? KVA_OK
+               : kva_assume(call, "it does not fit: --fit then moves layers to the CPU, which is not planned");
 }
 
+// ---------------------------------------------------------------- --fit
+
 // common/fit.cpp: a context that nobody asked for shrinks until it fits, but not below fit_context a sequence.
-enum kva_status kva_lcpp_fit(struct kva_call *call, struct kva_lcpp_memory *memory)
+enum kva_status kva_lcpp_fit(struct kva_call *call)
 {
     const struct kva_lcpp_behaviours *engine = call->behaviours;
     struct kva_deployment *deployment = call->deployment;
     char before[KVA_HUMAN], after[KVA_HUMAN];
-    if (!deployment->auto_context || !engine->fit || deployment->kv_bytes == 0 ||
-        most_of(memory) <= deployment->kv_bytes)
+    if (!deployment->auto_context || !engine->fit || deployment->kv_bytes == 0)
         return KVA_OK;
-    const bool unified = deployment->kv_unified == KVA_ON;
-    const uint64_t parts = unified ? 1 : deployment->max_sequences, asked = deployment->kv_tokens;
-    struct kva_lcpp_memory scratch = *memory;
-    scratch.sums_only = true;
-    uint64_t low = engine->fit_context, high = asked / parts;
-    while (high > low + UNIT) {
-        const uint64_t middle = (low + (high - low) / 2) / UNIT * UNIT;
-        struct kva_error *error = call->error;
-        call->error = NULL;
-        const bool made = kva_lcpp_memory_fill(call, &scratch, middle * parts, deployment->max_sequences) == KVA_OK;
-        call->error = error;
-        if (middle <= low)
-            break;
-        if (made && most_of(&scratch) <= deployment->kv_bytes)
-            low = middle;
-        else
-            high = middle;
+    const uint64_t parts = is_unified(call) ? 1 : deployment->max_sequences, asked = deployment->kv_tokens;
+    struct probe probe = probe_of(call, call->own);
+    const uint64_t fitting = UNIT * largest(&probe, context_fits, 0, asked / parts / UNIT);
+    const uint64_t context = kva_max(fitting, engine->fit_context);
+    if (context >= asked / parts)
+        return KVA_OK;
+    deployment->kv_tokens = context * parts;
+    deployment->context = kva_min(deployment->context, context);
+    return kva_assume(call,
+                      "n_ctx %s instead of %s: --fit shrinks it to what fits; its own estimate is a line between two "
+                      "contexts and may be a little less",
+                      kva_human_count(deployment->kv_tokens, after), kva_human_count(asked, before));
+}
+
+// Before --fit nothing is left free.
+enum kva_status kva_lcpp_budget(struct kva_call *call)
+{
+    const struct kva_lcpp_behaviours *engine = call->behaviours;
+    struct kva_deployment *deployment = call->deployment;
+    const uint64_t margin = engine->fit ? engine->fit_margin << 20 : 0;
+    enum kva_status status = kva_budget_remaining(call);
+    if (status == KVA_OK && deployment->activation_bytes == 0)
+        status = kva_assume(call, "no room for compute buffers: none was given (--activation-bytes)");
+    if (status == KVA_OK && margin > 0) {
+        deployment->kv_bytes = deployment->kv_bytes > margin ? deployment->kv_bytes - margin : 1;
+        status = kva_assume(call, "%llu MiB left free on each GPU: the margin of --fit",
+                            (unsigned long long)engine->fit_margin);
     }
-    if (low * parts >= asked)
-        return KVA_OK;
-    deployment->kv_tokens = low * parts;
-    deployment->context = kva_min(deployment->context, low);
-    enum kva_status status = kva_lcpp_memory_fill(call, memory, deployment->kv_tokens, deployment->max_sequences);
-    return status == KVA_OK
-               ? kva_assume(call,
-                            "n_ctx %s instead of %s: what --fit finds room for, by halving rather than by its "
-                            "interpolation",
-                            kva_human_count(deployment->kv_tokens, after), kva_human_count(asked, before))
-               : status;
+    return status == KVA_OK ? kva_lcpp_fit(call) : status;
 }

@@ -361,5 +361,9 @@ enum kva_status kva_lcpp_resolve(struct kva_call *call)
         status = check_types(call, &memory->model, asked_auto);
     if (status == KVA_OK)
         status = resolve_device(call);
-    return status == KVA_OK ? settle_context(call, &memory->model) : status;
+    if (status == KVA_OK)
+        status = settle_context(call, &memory->model);
+    if (status == KVA_OK)
+        status = kva_lcpp_memory_spread(call, memory);
+    return status == KVA_OK ? kva_lcpp_fit(call) : status;
 }

@@ -128,7 +128,7 @@ static enum kva_status read_windows(struct kva_call *call, struct kva_lcpp_model
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, "window", "the rule '%s' for %s of %s cannot be read", text,
                         read->architecture, call->engine->id);
     read->window = text != NULL ? window_of(call->model, &rule) : 0;
-    read->windowed_cache = read->window > 0;
+    read->windowed_cache = read->window > 0 || read->compressed;
     read->keeps = text != NULL ? rule.keep : 0;
     for (size_t i = 0; i < read->n_layers; i++) {
         const bool own = layer_has_window(&call->model->layers[i]);
