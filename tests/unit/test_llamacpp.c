@@ -175,6 +175,156 @@ START_TEST(contexts_are_those_that_llamacpp_made)
 }
 END_TEST
 
+// ---------------------------------------------------------------- configs, defaults, refusals
+
+static enum kva_status plan_flags(const char *model, const char *engine, const char *const flags[], size_t n,
+                                  struct kva_plan **plan, struct kva_model **opened, struct kva_error *error)
+{
+    struct kva_deployment deployment = {.engine = engine};
+    *opened = unit_open(atlas, model, NULL);
+    for (size_t f = 0; f + 1 < n; f += 2)
+        ck_assert_int_eq(kva_deployment_set(&deployment, flags[f], flags[f + 1], error), KVA_OK);
+    return kva_plan_make(atlas, *opened, &deployment, plan, error);
+}
+
+#define FLAGS(...) (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
+
+// One plan that must be made, and the line that starts so.
+static void prints(const char *model, const char *engine, const char *const flags[], size_t n, const char *line)
+{
+    struct kva_plan *plan;
+    struct kva_model *opened;
+    struct kva_error error = {0};
+    char text[1024];
+    bool found = false;
+    const enum kva_status status = plan_flags(model, engine, flags, n, &plan, &opened, &error);
+    ck_assert_msg(status == KVA_OK, "%s under %s: %s", model, engine, kva_error_line(&error, text, sizeof text));
+    for (size_t p = 0; p < plan->n_prints; p++)
+        found = found || strncmp(plan->prints[p].text, line, strlen(line)) == 0;
+    ck_assert_msg(found, "%s under %s does not print: %s", model, engine, line);
+    kva_plan_free(plan);
+    kva_model_close(opened);
+}
+
+static void refuses(const char *model, const char *engine, const char *const flags[], size_t n,
+                    enum kva_status expected, const char *why)
+{
+    struct kva_plan *plan = NULL;
+    struct kva_model *opened;
+    struct kva_error error = {0};
+    ck_assert_int_eq(plan_flags(model, engine, flags, n, &plan, &opened, &error), expected);
+    ck_assert_msg(strstr(error.text, why) != NULL, "%s under %s: '%s' was expected, not '%s'", model, engine, why,
+                  error.text);
+    kva_model_close(opened);
+}
+
+// The numbers are those that the library printed for headers of the same shapes.
+START_TEST(a_config_is_taken_as_its_gguf)
+{
+    // 62 layers of 16 KV heads of 128, every sixth full
+    prints("google/gemma-3-27b-it", "llama.cpp@v0.5.0", FLAGS("-c", "4096", "-np", "1"),
+           "llama_kv_cache: size =  320.00 MiB (  4096 cells,  10 layers,  1/1 seqs)");
+    prints("google/gemma-3-27b-it", "llama.cpp@v0.5.0", FLAGS("-c", "4096", "-np", "1"),
+           "llama_kv_cache: size =  624.00 MiB (  1536 cells,  52 layers,  1/1 seqs)");
+    // n_ctx 8192 for 4 sequences, unified and not
+    prints("google/gemma-3-27b-it", "llama.cpp@v0.5.0", FLAGS("-c", "2048", "-np", "4", "-kvu", "on"),
+           "llama_kv_cache: size = 1872.00 MiB (  4608 cells,  52 layers,  4/1 seqs)");
+    prints("google/gemma-3-27b-it", "llama.cpp@v0.5.0", FLAGS("-c", "2048", "-np", "4"),
+           "llama_kv_cache: size = 2496.00 MiB (  1536 cells,  52 layers,  4/4 seqs)");
+    prints("openai/gpt-oss-20b", "llama.cpp@v0.5.0", FLAGS("-c", "4096", "-np", "1"),
+           "llama_kv_cache: size =   18.00 MiB (   768 cells,  12 layers,  1/1 seqs)");
+    prints(
+        "deepseek-ai/DeepSeek-V3", "llama.cpp@v0.5.0", FLAGS("-c", "4096", "-np", "1"),
+        "llama_kv_cache: size =  274.50 MiB (  4096 cells,  61 layers,  1/1 seqs), K (f16):  274.50 MiB, V (f16):    "
+        "0.00 MiB");
+    prints("deepseek-ai/DeepSeek-V2-Lite", "llama.cpp@b7698", FLAGS("-c", "8192", "-np", "1"),
+           "llama_kv_cache: size =  459.00 MiB (  8192 cells,  27 layers,  1/1 seqs), K (f16):  243.00 MiB, V (f16):  "
+           "216.00 MiB");
+}
+END_TEST
+
+// Windows of a config that llama.cpp does not know of.
+START_TEST(windows_are_those_of_llamacpp)
+{
+    prints("microsoft/Phi-3-mini-4k-instruct", "llama.cpp@v0.5.0", FLAGS("-c", "4096", "-np", "1"),
+           "llama_kv_cache: size = 1536.00 MiB (  4096 cells,  32 layers,  1/1 seqs)");
+    // before iSWA every layer keeps the context: 62 x 16 x 128 x 2 x 2 bytes x 4096
+    prints("google/gemma-3-27b-it", "llama.cpp@b5415", FLAGS("-c", "4096", "-np", "1"),
+           "llama_kv_cache_unified: KV self size  = 1984.00 MiB, K (f16):  992.00 MiB, V (f16):  992.00 MiB");
+}
+END_TEST
+
+START_TEST(blanks_are_filled_as_llama_server_does)
+{
+    // tools/server/server.cpp: four slots in one unified cache; in b7347 also where one was asked for
+    prints("google/gemma-3-27b-it", "llama.cpp@v0.5.0", FLAGS("-c", "8192"),
+           "llama_kv_cache: size = 1872.00 MiB (  4608 cells,  52 layers,  4/1 seqs)");
+    prints("google/gemma-3-27b-it", "llama.cpp@b7347", FLAGS("-c", "8192", "-np", "1"),
+           "llama_kv_cache: size = 1872.00 MiB (  4608 cells,  52 layers,  4/1 seqs)");
+    prints("google/gemma-3-27b-it", "llama.cpp@b6673", FLAGS("-c", "8192"),
+           "llama_kv_cache: size =  624.00 MiB (  1536 cells,  52 layers,  1/1 seqs)");
+    // n_ctx 4096 up to b7347, then the model's
+    prints("google/gemma-3-27b-it", "llama.cpp@b7347", FLAGS("-np", "1"),
+           "llama_kv_cache_iswa: creating non-SWA KV cache, size = 4096 cells");
+    prints("google/gemma-3-27b-it", "llama.cpp@b7698", FLAGS("-np", "1"),
+           "llama_kv_cache_iswa: creating non-SWA KV cache, size = 131072 cells");
+    // llama_context_default_params: n_ctx 512, swa_full
+    prints("google/gemma-3-27b-it", "llama.cpp@v0.5.0", FLAGS("--llm-class", "on", "-c", "8192"),
+           "llama_kv_cache_iswa: creating     SWA KV cache, size = 8192 cells");
+    // -ctk leaves the values at f16
+    prints("google/gemma-3-27b-it", "llama.cpp@v0.5.0", FLAGS("-c", "4096", "-np", "1", "-ctk", "q8_0"),
+           "llama_kv_cache: size =  245.00 MiB (  4096 cells,  10 layers,  1/1 seqs), K (q8_0):   85.00 MiB, V (f16):  "
+           "160.00 MiB");
+}
+END_TEST
+
+START_TEST(what_llamacpp_refuses_is_refused)
+{
+    const char *gemma = "google/gemma-3-27b-it", *newest = "llama.cpp@v0.5.0";
+    refuses(gemma, newest, FLAGS("-c", "4096", "-fa", "off", "-ctv", "q8_0"), KVA_BAD_INPUT,
+            "V cache quantization requires flash_attn");
+    refuses("deepseek-ai/DeepSeek-V3", newest, FLAGS("-c", "4096", "-ctk", "q8_0"), KVA_BAD_INPUT,
+            "model does not support different K (q8_0) and V (f16) cache types");
+    refuses(gemma, newest, FLAGS("-c", "4096", "-np", "257"), KVA_BAD_INPUT, "n_seq_max must be <= 256");
+    refuses(gemma, newest, FLAGS("-c", "4096", "-ctk", "fp8"), KVA_BAD_INPUT, "is not a cache type of llama.cpp");
+    refuses(gemma, newest, FLAGS("-c", "4096", "-tp", "2"), KVA_REFUSED, "layers over GPUs");
+    refuses(gemma, newest, FLAGS("-c", "9223372036854775808", "-np", "2"), KVA_BAD_INPUT, "2^64");
+    refuses("microsoft/Phi-4-mini-flash-reasoning", newest, FLAGS("-c", "4096"), KVA_REFUSED, "phi4flash");
+    // architectures that came later
+    refuses("zai-org/GLM-5", "llama.cpp@b7698", FLAGS("-c", "4096"), KVA_REFUSED, "does not load");
+    refuses("openai/gpt-oss-20b", "llama.cpp@b5640", FLAGS("-c", "4096"), KVA_REFUSED, "does not load");
+    refuses("deepseek-ai/DeepSeek-V3", "ik_llama.cpp", FLAGS("-c", "4096"), KVA_BAD_INPUT, "-mla");
+}
+END_TEST
+
+// 131072 cells are 10240 MiB in the full layers of Gemma-3-27B, and four slots 1872 MiB in the others.
+START_TEST(what_fits_is_found_to_the_cell)
+{
+    static const struct {
+        const char *bytes;
+        uint64_t context;
+    } BUDGETS[] = {{"12700352512", 131072}, {"12700352511", 130816}, {"12721324032", 131328}};
+    for (size_t b = 0; b < sizeof BUDGETS / sizeof *BUDGETS; b++) {
+        struct kva_plan *plan;
+        struct kva_model *model;
+        struct kva_error error = {0};
+        ck_assert_int_eq(plan_flags("google/gemma-3-27b-it", "llama.cpp@v0.5.0",
+                                    FLAGS("-c", "65536", "--kv-bytes", BUDGETS[b].bytes), &plan, &model, &error),
+                         KVA_OK);
+        ck_assert_uint_eq(plan->capacity.max_context, BUDGETS[b].context);
+        ck_assert_uint_eq(plan->capacity.tokens, 65536);
+        ck_assert(plan->capacity.fits);
+        kva_plan_free(plan);
+        kva_model_close(model);
+    }
+    // --fit shrinks only what nobody asked for
+    prints("google/gemma-3-27b-it", "llama.cpp@v0.5.0", FLAGS("--kv-bytes", "12700352511"),
+           "llama_kv_cache_iswa: creating non-SWA KV cache, size = 130816 cells");
+    prints("google/gemma-3-27b-it", "llama.cpp@v0.5.0", FLAGS("-c", "131072", "--kv-bytes", "12700352511"),
+           "llama_kv_cache_iswa: creating non-SWA KV cache, size = 131072 cells");
+}
+END_TEST
+
 static void open_atlas(void)
 {
     ck_assert_int_eq(kva_atlas_open(NULL, &atlas, NULL), KVA_OK);
@@ -197,6 +347,11 @@ int main(void)
     tcase_set_timeout(tests, 120);
     tcase_add_checked_fixture(tests, open_atlas, close_atlas);
     tcase_add_test(tests, contexts_are_those_that_llamacpp_made);
+    tcase_add_test(tests, a_config_is_taken_as_its_gguf);
+    tcase_add_test(tests, windows_are_those_of_llamacpp);
+    tcase_add_test(tests, blanks_are_filled_as_llama_server_does);
+    tcase_add_test(tests, what_llamacpp_refuses_is_refused);
+    tcase_add_test(tests, what_fits_is_found_to_the_cell);
     suite_add_tcase(suite, tests);
     return unit_run(suite);
 }
