@@ -243,6 +243,50 @@ START_TEST(a_config_is_taken_as_its_gguf)
 }
 END_TEST
 
+// A model plans alike whichever way it arrives: gguf-headers.jsonl holds the header that the converter would write for
+// models of the catalogue.
+START_TEST(a_header_plans_as_its_config)
+{
+    static const char *const RELEASES[] = {"b5415", "b5640", "b6122",  "b6673", "b7347",
+                                           "b7698", "b8390", "v0.4.0", "v0.5.0"};
+    static char line[65536];
+    FILE *file = fopen(TEST_DATA "/gguf-headers.jsonl", "r");
+    size_t models_compared = 0, plans = 0;
+    ck_assert_ptr_nonnull(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        json_t *record = json_loads(line, 0, NULL);
+        ck_assert_ptr_nonnull(record);
+        const char *name = json_string_value(json_object_get(record, "model"));
+        save_meta(json_object_get(record, "meta"), header);
+        struct kva_model *gguf = unit_open(atlas, header, NULL), *config = unit_open(atlas, name, NULL);
+        for (size_t r = 0; r < sizeof RELEASES / sizeof *RELEASES; r++) {
+            char engine[64];
+            snprintf(engine, sizeof engine, "llama.cpp@%s", RELEASES[r]);
+            const struct kva_deployment deployment = {.engine = engine, .context = 8192, .sequences = 2};
+            struct kva_plan *a = NULL, *b = NULL;
+            const enum kva_status of_gguf = kva_plan_make(atlas, gguf, &deployment, &a, NULL);
+            const enum kva_status of_config = kva_plan_make(atlas, config, &deployment, &b, NULL);
+            ck_assert_msg(of_gguf == of_config, "%s under %s: %d from the header, %d from the config", name, engine,
+                          of_gguf, of_config);
+            if (of_gguf == KVA_OK) {
+                ck_assert_msg(a->allocated == b->allocated, "%s under %s: %llu bytes from the header, %llu", name,
+                              engine, (unsigned long long)a->allocated, (unsigned long long)b->allocated);
+                plans++;
+            }
+            kva_plan_free(a);
+            kva_plan_free(b);
+        }
+        models_compared++;
+        kva_model_close(gguf);
+        kva_model_close(config);
+        json_decref(record);
+    }
+    fclose(file);
+    ck_assert_uint_gt(models_compared, 80);
+    ck_assert_uint_gt(plans, 500);
+}
+END_TEST
+
 // Windows of a config that llama.cpp does not know of.
 START_TEST(windows_are_those_of_llamacpp)
 {
@@ -348,6 +392,7 @@ int main(void)
     tcase_add_checked_fixture(tests, open_atlas, close_atlas);
     tcase_add_test(tests, contexts_are_those_that_llamacpp_made);
     tcase_add_test(tests, a_config_is_taken_as_its_gguf);
+    tcase_add_test(tests, a_header_plans_as_its_config);
     tcase_add_test(tests, windows_are_those_of_llamacpp);
     tcase_add_test(tests, blanks_are_filled_as_llama_server_does);
     tcase_add_test(tests, what_llamacpp_refuses_is_refused);
