@@ -79,6 +79,8 @@ static enum kva_status print_compressor(struct kva_call *call, const struct kva_
                             : status;
 }
 
+// Caches that stand beside another are announced before they are made. An indexer's class is dsa, or msa where its
+// cache has values.
 static enum kva_status print_creating(struct kva_call *call, const struct kva_lcpp_memory *memory,
                                       const struct kva_lcpp_cache *cache)
 {
@@ -87,14 +89,15 @@ static enum kva_status print_creating(struct kva_call *call, const struct kva_lc
                                       [KVA_LCPP_MAIN] = "creating_main",
                                       [KVA_LCPP_INDEXER] = "creating_indexer",
                                       [KVA_LCPP_STATE] = NULL};
-    const struct kva_quantity cells = kva_count_of("cells", cache->cells);
+    const bool values = memory->model.layers[memory->model.n_layers - 1].index_v > 0;
+    const struct kva_quantity quantities[] = {kva_count_of("cells", cache->cells),
+                                              kva_text_of("sparse", values ? "msa" : "dsa")};
     enum kva_status status = KVA_OK;
     if (cache->kind == KVA_LCPP_FULL && call->deployment->swa_full == KVA_ON)
         status = kva_print(call, "full_size_window", NULL, 0);
-    const bool values =
-        memory->model.layers[memory->model.n_layers - 1].index_v > 0;  // another class, whose lines were not read
-    return status == KVA_OK && IDS[cache->kind] != NULL && !values ? kva_print(call, IDS[cache->kind], &cells, 1)
-                                                                   : status;
+    return status == KVA_OK && IDS[cache->kind] != NULL
+               ? kva_print(call, IDS[cache->kind], quantities, sizeof quantities / sizeof *quantities)
+               : status;
 }
 
 enum kva_status kva_lcpp_print_lines(struct kva_call *call, const struct kva_engine_allocation *allocation)

@@ -141,7 +141,7 @@ START_TEST(logs_are_reproduced)
     fclose(file);
     unlink(header);
     kva_atlas_close(atlas);
-    ck_assert_uint_eq(reproduced, 38);
+    ck_assert_uint_eq(reproduced, 40);
     ck_assert_uint_eq(skipped, 4);
 }
 END_TEST
