@@ -52,6 +52,7 @@ struct kva_engine_allocation {
     uint64_t total;           // all ranks; 0: layers of all stages + unassigned of each, times tp x dp
     const char *overpay_why;  // NULL: nothing to say
     struct kva_capacity capacity;
+    const void *detail;  // the engine's own, for its print_lines
 };
 
 struct kva_engine {
@@ -73,6 +74,7 @@ struct kva_engine {
 
 extern const struct kva_engine kva_engine_exact;
 extern const struct kva_engine kva_engine_full;
+extern const struct kva_engine kva_engine_vllm;
 
 // The engines that there are, in the order that people see. NULL past the last.
 const struct kva_engine *kva_engine_at(size_t index);
