@@ -90,10 +90,10 @@ struct vllm_layout {
     size_t n_entries;
     struct vllm_group *groups;
     size_t n_groups;
-    bool mixed;      // one group, whose layers have pages of different size
-    bool promoted;   // the hybrid manager is off: windowed layers are allocated as full ones
-    bool fell_back;  // the same, because pages could not be unified
-    uint64_t block;  // tokens of a block of the primary attention layers
+    bool mixed;                      // one group, whose layers have pages of different size
+    bool promoted;                   // the hybrid manager is off: windowed layers are allocated as full ones
+    bool fell_back;                  // the same, because pages could not be unified
+    uint64_t block;                  // tokens of a block of the primary attention layers
     uint64_t raw_block, state_page;  // before alignment with states; bytes of one state before padding, 0: none
     uint32_t n_stages;
     uint64_t *block_bytes;  // [n_stages] bytes of one block on a rank of that stage
@@ -114,10 +114,10 @@ enum kva_status vllm_stages(struct kva_call *call, uint64_t *sizes);
 enum kva_status vllm_state_bytes(struct kva_call *call, const struct kva_cache *cache, uint64_t *bytes);
 
 // vllm_blocks.c: tokens of a block, by attention backend and by what stands beside it.
-const char *vllm_backend(const struct kva_call *call);          // of latent attention, or as given; NULL: FLASH_ATTN
-uint64_t vllm_capability(const struct kva_call *call);          // compute capability, major
-uint64_t vllm_backend_block(const struct kva_call *call);       // the least that the backend takes
-uint64_t vllm_default_block(const struct kva_call *call);       // where none is given, or where the backend forces it
+const char *vllm_backend(const struct kva_call *call);     // of latent attention, or as given; NULL: FLASH_ATTN
+uint64_t vllm_capability(const struct kva_call *call);     // compute capability, major
+uint64_t vllm_backend_block(const struct kva_call *call);  // the least that the backend takes
+uint64_t vllm_default_block(const struct kva_call *call);  // where none is given, or where the backend forces it
 enum kva_status vllm_align_blocks(struct kva_call *call, struct vllm_layout *layout);
 
 // vllm_groups.c: promotion of windows, unification of pages, groups.

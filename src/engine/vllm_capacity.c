@@ -98,10 +98,9 @@ static enum kva_status check_stage(struct kva_call *call, const struct vllm_layo
     if (need <= budget)
         return KVA_OK;
     const uint64_t estimate = longest_on(call, layout, request, stage, context);
-    const struct kva_quantity quantities[] = {kva_count_of("context", context),
-                                              kva_real_of("needed", (double)need / GIB),
-                                              kva_real_of("budget", (double)budget / GIB),
-                                              kva_count_of("estimate", estimate)};
+    const struct kva_quantity quantities[] = {
+        kva_count_of("context", context), kva_real_of("needed", (double)need / GIB),
+        kva_real_of("budget", (double)budget / GIB), kva_count_of("estimate", estimate)};
     return say(call, estimate > 0 ? "too_long" : "too_long_at_all", quantities, 4, pool);
 }
 

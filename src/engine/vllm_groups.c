@@ -73,7 +73,8 @@ static bool same_tokens(const struct vllm_layout *layout)
     for (size_t s = 1; s < layout->n_specs; s++) {
         const struct vllm_spec *spec = &layout->specs[s];
         const bool windowed = first->kind == VLLM_SLIDING || first->kind == VLLM_CHUNKED;
-        if (spec->block != first->block || (keeps_all(first->kind) ? !keeps_all(spec->kind) : spec->kind != first->kind) ||
+        if (spec->block != first->block ||
+            (keeps_all(first->kind) ? !keeps_all(spec->kind) : spec->kind != first->kind) ||
             (windowed && spec->window != first->window))
             return false;
     }
@@ -150,9 +151,9 @@ static bool unify_page(const struct vllm_behaviours *behaves, struct vllm_spec *
 {
     if (spec->page == page)
         return true;
-    if (spec->kind == VLLM_STATE ? behaves->state_pad
-                                 : page % spec->page != 0 && behaves->page_unify == VLLM_UNIFY_PAD &&
-                                       spec->kind != VLLM_LATENT) {
+    if (spec->kind == VLLM_STATE
+            ? behaves->state_pad
+            : page % spec->page != 0 && behaves->page_unify == VLLM_UNIFY_PAD && spec->kind != VLLM_LATENT) {
         spec->page = page;
         return true;
     }
@@ -236,7 +237,8 @@ static enum kva_status measure_blocks(struct kva_call *call, struct vllm_layout 
     for (uint32_t stage = 0; !layout->mixed && stage < layout->n_stages; stage++)
         for (size_t g = 0; g < layout->n_groups; g++) {
             uint64_t bytes;
-            if (!kva_mul(layout->counts[stage * layout->n_groups + g], layout->specs[layout->groups[g].spec].page, &bytes))
+            if (!kva_mul(layout->counts[stage * layout->n_groups + g], layout->specs[layout->groups[g].spec].page,
+                         &bytes))
                 return too_large(call);
             layout->block_bytes[stage] = kva_max(layout->block_bytes[stage], bytes);
         }

@@ -59,8 +59,8 @@ static enum kva_status resolve_block(struct kva_call *call)
     const uint64_t asked = deployment->block_size, block = vllm_default_block(call);
     if (vllm_has(call->model, KVA_CACHE_LATENT) && deployment->gpu_facts == NULL && asked == 0 &&
         deployment->attention_backend == NULL) {
-        enum kva_status status = kva_assume(call, "attention backend %s: a GPU of compute capability 9, none was named",
-                                            vllm_backend(call));
+        enum kva_status status =
+            kva_assume(call, "attention backend %s: a GPU of compute capability 9, none was named", vllm_backend(call));
         if (status != KVA_OK)
             return status;
     }
@@ -155,8 +155,8 @@ static enum kva_status resolve_states(struct kva_call *call)
         (behaves->draft_states == VLLM_DRAFT_STATES_NO || !listed))
         return kva_fail(call->error, KVA_REFUSED, NULL, "spec_tokens", "vLLM %s does not start: %s",
                         call->version->version, "Mamba with speculative decoding is not supported yet.");
-    const bool attends = vllm_has(model, KVA_CACHE_FULL) || vllm_has(model, KVA_CACHE_LATENT) ||
-                         vllm_has(model, KVA_CACHE_SLIDING);
+    const bool attends =
+        vllm_has(model, KVA_CACHE_FULL) || vllm_has(model, KVA_CACHE_LATENT) || vllm_has(model, KVA_CACHE_SLIDING);
     if (deployment->prefix_caching == KVA_UNSET)
         deployment->prefix_caching = behaves->state_prefix_default && attends ? KVA_ON : KVA_OFF;
     if (deployment->prefix_caching == KVA_ON)
@@ -220,7 +220,7 @@ static enum kva_status resolve_encoder(struct kva_call *call)
         deployment->encoder_tokens = vllm_encoder_length(call);
     return kva_assume(call, "%s encoder tokens a request: %s", kva_human_count(deployment->encoder_tokens, human),
                       vllm_behaves(call)->encoder == VLLM_ENCODER_LENGTH ? "the encoder's length"
-                                                                        : "as many as a batch has tokens");
+                                                                         : "as many as a batch has tokens");
 }
 
 // ---------------------------------------------------------------- budget
@@ -247,8 +247,9 @@ enum kva_status vllm_budget(struct kva_call *call)
     const struct vllm_behaviours *behaves = vllm_behaves(call);
     struct kva_deployment *deployment = call->deployment;
     if (deployment->weight_bytes == KVA_UNKNOWN)
-        return kva_fail(call->error, KVA_REFUSED, NULL, "weight_bytes",
-                        "the size of the weights is not known; give --weight-bytes or the bytes for caches, --kv-bytes");
+        return kva_fail(
+            call->error, KVA_REFUSED, NULL, "weight_bytes",
+            "the size of the weights is not known; give --weight-bytes or the bytes for caches, --kv-bytes");
     if (deployment->memory_fraction == 0)
         deployment->memory_fraction = behaves->memory_fraction;
     // requested = ceil(total * utilization); available = requested - weights - activations - other [- CUDA graphs]

@@ -18,8 +18,8 @@ static enum kva_status find_family(struct kva_call *call, enum family *family)
             *family = (enum family)f;
             return KVA_OK;
         }
-    return kva_fail(call->error, KVA_REFUSED, NULL, "model_type", "how vLLM keeps the states of %s is not known to kvatlas",
-                    call->model->model_type);
+    return kva_fail(call->error, KVA_REFUSED, NULL, "model_type",
+                    "how vLLM keeps the states of %s is not known to kvatlas", call->model->model_type);
 }
 
 static bool is_conv(const struct kva_state_part *part)
@@ -122,8 +122,9 @@ enum kva_status vllm_state_bytes(struct kva_call *call, const struct kva_cache *
             return kva_fail(call->error, KVA_BAD_INPUT, NULL, "tp",
                             "the convolution state cannot be laid out for %llu ranks", (unsigned long long)tp);
         if (elements % tp != 0)
-            return kva_fail(call->error, KVA_BAD_INPUT, NULL, "tp", "the %s state of %llu elements is not divided by %llu ranks",
-                            part->name, (unsigned long long)elements, (unsigned long long)tp);
+            return kva_fail(call->error, KVA_BAD_INPUT, NULL, "tp",
+                            "the %s state of %llu elements is not divided by %llu ranks", part->name,
+                            (unsigned long long)elements, (unsigned long long)tp);
         const enum kva_dtype dtype = is_conv(part) ? conv_dtype(call) : recurrent_dtype(call, family);
         if (!kva_add_product(bytes, elements / tp, kva_dtype_bytes(dtype)))
             return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "a state is more than 2^64 bytes");

@@ -93,7 +93,8 @@ static enum kva_status check(struct kva_call *call)
     if (call->kv_format.k.bits < 16)
         return refuse(call, "kv_type", BACKEND " keeps no quantized cache");
     if (kv_heads != NULL && kv_heads->count % (2 * deployment->tp) != 0)
-        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "tp", "num_kv_heads must be divisible by 2 on each of %llu ranks",
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "tp",
+                        "num_kv_heads must be divisible by 2 on each of %llu ranks",
                         (unsigned long long)deployment->tp);
     return deployment->block_size % DEFAULT_BLOCK == 0
                ? KVA_OK
@@ -110,8 +111,8 @@ enum kva_status vllm_v0_resolve(struct kva_call *call)
         deployment->block_size = DEFAULT_BLOCK;
     if (deployment->max_sequences == 0) {
         deployment->max_sequences = DEFAULT_SEQUENCES;
-        status = kva_assume(call, "at most %d sequences at a time, each with its states: vLLM's default",
-                            DEFAULT_SEQUENCES);
+        status =
+            kva_assume(call, "at most %d sequences at a time, each with its states: vLLM's default", DEFAULT_SEQUENCES);
     }
     if (status == KVA_OK)
         status = check(call);
@@ -184,8 +185,8 @@ static enum kva_status fill_capacity(struct kva_call *call, struct kva_capacity 
     capacity->budget = kva_max(capacity->budget, capacity->reserved);
     capacity->tokens = pool.tokens;
     capacity->sequences_at_context = pool.blocks / request;
-    capacity->fits = capacity->sequences_at_context >= deployment->sequences &&
-                     deployment->max_sequences >= deployment->sequences;
+    capacity->fits =
+        capacity->sequences_at_context >= deployment->sequences && deployment->max_sequences >= deployment->sequences;
     return KVA_OK;
 }
 
@@ -194,7 +195,8 @@ enum kva_status vllm_v0_allocate(struct kva_call *call, struct kva_engine_alloca
     enum kva_status status = fill_layers(call, allocation->layers);
     if (status == KVA_OK && vllm_has_budget(call))
         status = fill_capacity(call, &allocation->capacity);
-    allocation->overpay_why = "windowed layers keep every token, and states are kept for every sequence that may ever run";
+    allocation->overpay_why =
+        "windowed layers keep every token, and states are kept for every sequence that may ever run";
     return status;
 }
 

@@ -24,11 +24,18 @@ static void close_atlas(void)
 // ---------------------------------------------------------------- geometries
 
 #define ATTENTION(kind_, heads, k, v, window_)                                                                         \
-    {.kind = kind_, .kv_heads = heads, .k_dim = k, .v_dim = v, .window = window_, .reads_layer = -1}
+    {                                                                                                                  \
+        .kind = kind_, .kv_heads = heads, .k_dim = k, .v_dim = v, .window = window_, .reads_layer = -1                 \
+    }
 #define FULL(heads, dim) ATTENTION(KVA_CACHE_FULL, heads, dim, dim, 0)
 #define SLIDING(heads, dim, window) ATTENTION(KVA_CACHE_SLIDING, heads, dim, dim, window)
 #define STATE(conv, recurrent)                                                                                         \
-    {.kind = KVA_CACHE_STATE, .reads_layer = -1, .n_state = 2, .state = {{"conv", conv, 0}, {"recurrent", recurrent, 0}}}
+    {                                                                                                                  \
+        .kind = KVA_CACHE_STATE, .reads_layer = -1, .n_state = 2, .state = {                                           \
+            {"conv", conv, 0},                                                                                         \
+            {"recurrent", recurrent, 0}                                                                                \
+        }                                                                                                              \
+    }
 
 // A model by the letters of its layers: F and S are its first and second cache, A is both in one layer, X reads.
 struct geometry {
@@ -49,26 +56,41 @@ static const struct geometry GEMMA3N_E4B = {
     {{0}}};
 static const struct geometry GEMMA4_31B = {
     "Gemma-4-31B", "gemma4", "SSSSSF", 60, 131072, {FULL(4, 512), SLIDING(16, 256, 1024)}, {{0}}};
-static const struct geometry SCOUT = {
-    "Llama-4-Scout", "llama4", "SSSF", 48, 131072, {FULL(8, 128), ATTENTION(KVA_CACHE_CHUNKED, 8, 128, 128, 8192)}, {{0}}};
+static const struct geometry SCOUT = {"Llama-4-Scout",
+                                      "llama4",
+                                      "SSSF",
+                                      48,
+                                      131072,
+                                      {FULL(8, 128), ATTENTION(KVA_CACHE_CHUNKED, 8, 128, 128, 8192)},
+                                      {{0}}};
 static const struct geometry DEEPSEEK_V3 = {
     "DeepSeek-V3", "deepseek_v3", "F", 61, 163840, {ATTENTION(KVA_CACHE_LATENT, 1, 576, 0, 0)}, {{0}}};
 static const struct geometry DEEPSEEK_V32 = {
-    "DeepSeek-V3.2", "deepseek_v32", "A", 61, 163840,
-    {ATTENTION(KVA_CACHE_LATENT, 1, 576, 0, 0), ATTENTION(KVA_CACHE_INDEX, 1, 128, 0, 0)}, {{0}}};
+    "DeepSeek-V3.2",
+    "deepseek_v32",
+    "A",
+    61,
+    163840,
+    {ATTENTION(KVA_CACHE_LATENT, 1, 576, 0, 0), ATTENTION(KVA_CACHE_INDEX, 1, 128, 0, 0)},
+    {{0}}};
 static const struct geometry QWEN3_NEXT = {
     "Qwen3-Next-80B", "qwen3_next", "SSSF", 48, 262144, {FULL(2, 256), STATE(3 * 8192, 32 * 128 * 128)}, {{0}}};
 // 24 Mamba-2 layers of 128 heads of 64 by 128 with 8 groups, a convolution of 4 columns, and 4 full ones
-static const struct geometry NEMOTRON_H = {
-    "Nemotron-H-8B-like", "nemotron_h", "SSSSSSF", 28, 8192, {FULL(8, 128), STATE(3 * 10240, 128 * 64 * 128)},
-    {{.name = "d_conv", .count = 4}, {.name = "groups", .count = 8}}};
+static const struct geometry NEMOTRON_H = {"Nemotron-H-8B-like",
+                                           "nemotron_h",
+                                           "SSSSSSF",
+                                           28,
+                                           8192,
+                                           {FULL(8, 128), STATE(3 * 10240, 128 * 64 * 128)},
+                                           {{.name = "d_conv", .count = 4}, {.name = "groups", .count = 8}}};
 static const struct geometry JAMBA = {
     "Jamba-mini-like", "jamba", "SSSSSSSF", 32, 262144, {FULL(8, 128), STATE(3 * 8192, 8192 * 16)}, {{0}}};
 static const struct geometry WHISPER = {
     "Whisper-large-like", "whisper", "A", 32, 448, {FULL(20, 64), ATTENTION(KVA_CACHE_CROSS, 20, 64, 64, 0)}, {{0}}};
 static const struct geometry MIMO = {
-    "MiMo-like", "mimo_v2", "SSSSSF", 48, 131072,
-    {ATTENTION(KVA_CACHE_FULL, 4, 192, 128, 0), ATTENTION(KVA_CACHE_SLIDING, 8, 192, 128, 128)}, {{0}}};
+    "MiMo-like", "mimo_v2", "SSSSSF",
+    48,          131072,    {ATTENTION(KVA_CACHE_FULL, 4, 192, 128, 0), ATTENTION(KVA_CACHE_SLIDING, 8, 192, 128, 128)},
+    {{0}}};
 
 static void build(const struct geometry *geometry, struct kva_model *model, struct kva_layer *layers,
                   struct kva_value *values)
@@ -168,8 +190,10 @@ static const struct row ROWS[] = {
     {&GEMMA3_27B, OLD, "", "size: 74,896 tokens|per request: 2.81x|Add 8 padding layers, may waste at most 15.38% KV"},
     {&GEMMA3_27B, MIDDLE, "", "size: 368,540 tokens|per request: 2.81x"},
     {&GEMMA3_27B, NEW, "", "size: 291,658 tokens|per request: 2.23x"},
-    {&GEMMA3_27B, "0.10.0 0.12.0 0.13.0", "hybrid-manager=off", "Hybrid KV cache manager is disabled|size: 84,560 tokens|: 0.65x"},
-    {&GEMMA3_27B, "0.14.0 0.19.1 0.28.0", "hybrid-manager=off", "(62.0 GiB KV cache is needed|memory (40.0 GiB)|estimated maximum model length is 84560."},
+    {&GEMMA3_27B, "0.10.0 0.12.0 0.13.0", "hybrid-manager=off",
+     "Hybrid KV cache manager is disabled|size: 84,560 tokens|: 0.65x"},
+    {&GEMMA3_27B, "0.14.0 0.19.1 0.28.0", "hybrid-manager=off",
+     "(62.0 GiB KV cache is needed|memory (40.0 GiB)|estimated maximum model length is 84560."},
     {&GEMMA3_27B, "0.29.0 0.33.0", "hybrid-manager=off", "memory (39.99 GiB)|estimated maximum model length is 84544."},
     {&GPT_OSS_20B, OLD, "", "size: 873,808 tokens|per request: 12.54x"},
     {&GPT_OSS_20B, MIDDLE, "", "size: 1,643,116 tokens|per request: 12.54x"},
@@ -193,7 +217,8 @@ static const struct row ROWS[] = {
     {&DEEPSEEK_V3, OLD " " MIDDLE " " NEW, "block-size=64", "size: 611,136 tokens|163,840 tokens per request: 3.73x"},
     {&DEEPSEEK_V3, "0.10.2 0.12.0 0.20.0 0.21.0 0.33.0", "block-size=64 tp=8 dcp=8", "size: 4,889,088 tokens|: 29.84x"},
     {&DEEPSEEK_V32, "0.11.0 0.14.0 0.20.0 0.25.1 0.33.0", "kv-cache-dtype=fp8", "size: 893,504 tokens|: 5.45x"},
-    {&QWEN3_NEXT, "0.10.2 0.11.0 0.14.0 0.20.0", "", "size: 436,832 tokens|: 6.62x|block size to 544 tokens|size by 1.49%"},
+    {&QWEN3_NEXT, "0.10.2 0.11.0 0.14.0 0.20.0", "",
+     "size: 436,832 tokens|: 6.62x|block size to 544 tokens|size by 1.49%"},
     {&QWEN3_NEXT, "0.20.1 0.25.1 0.27.1", "prefix-caching=off", "size: 1,736,095 tokens|: 6.62x"},
     {&QWEN3_NEXT, "0.28.0 0.32.0", "", "size: 1,725,423 tokens|: 6.58x"},
     {&QWEN3_NEXT, "0.17.0 0.20.0", "mamba-ssm-cache-dtype=float32", "size: 436,128 tokens|: 6.56x|size to 1056 tokens"},
@@ -206,7 +231,8 @@ static const struct row ROWS[] = {
     {&WHISPER, MIDDLE " " NEW, "max-num-encoder-input-tokens=1500", "size: 60,164 tokens|: 134.30x"},
     // 16384 / (28 + 128), as a real log of such a model shows: 26.62x with 4152 blocks
     {&WHISPER, "0.15.0 0.16.0", "batch-size=2048", ": 105.03x"},
-    {&WHISPER, "0.15.0 0.16.0", "batch-size=2048 kv-bytes=10884218880", "size: 33,216 tokens|448 tokens per request: 26.62x"},
+    {&WHISPER, "0.15.0 0.16.0", "batch-size=2048 kv-bytes=10884218880",
+     "size: 33,216 tokens|448 tokens per request: 26.62x"},
     {&MIMO, "0.14.0 0.19.1", "", "The page size of the layer is not divisible by the maximum page size."},
     {&MIMO, MIDDLE, "", "size: 1,281,888 tokens"},
     {&MIMO, NEW, "", "size: 927,538 tokens"},
@@ -215,16 +241,25 @@ static const struct row ROWS[] = {
     {&GEMMA3_27B, NEW, "pp=2", "size: 482,634 tokens|: 3.68x"},
     {&LLAMA_8B, OLD " 0.28.0", "kv-bytes=16GiB", "per request: 1.00x"},
     {&LLAMA_8B, "0.29.0 0.33.0", "kv-bytes=16GiB", "estimated maximum model length is 131056."},
-    {&LLAMA_8B, "0.14.0 0.28.0", "kv-bytes=4GiB max-model-len=auto", "reduced from 131072 to 32768 to fit in available GPU memory (4.0 GiB available for KV cache)"},
-    {&LLAMA_8B, "0.29.0", "kv-bytes=4GiB max-model-len=auto", "reduced from 131072 to 32752|size: 32,768 tokens|32,752 tokens per request: 1.00x"},
+    {&LLAMA_8B, "0.14.0 0.28.0", "kv-bytes=4GiB max-model-len=auto",
+     "reduced from 131072 to 32768 to fit in available GPU memory (4.0 GiB available for KV cache)"},
+    {&LLAMA_8B, "0.29.0", "kv-bytes=4GiB max-model-len=auto",
+     "reduced from 131072 to 32752|size: 32,768 tokens|32,752 tokens per request: 1.00x"},
     {&GEMMA3_27B, "0.19.0 0.25.1", "kv-bytes=8GiB max-model-len=auto", "reduced from 131072 to 49456"},
     {&GEMMA3_27B, "0.26.0", "kv-bytes=8GiB max-model-len=auto", "reduced from 131072 to 14960|size: 14,964 tokens"},
     {&GEMMA3_27B, "0.14.0 0.18.1", "kv-bytes=4GiB", ": 0.28x"},
     // 89,994 blocks: a real log of 0.11.0 at 4,096 tokens
-    {&GEMMA3_27B, "0.11.0", "kv-bytes=117956935680 context=4096", "size: 205,696 tokens|4,096 tokens per request: 50.05x"},
-    {&LLAMA_8B, "0.10.0 0.14.0 0.20.0", "num-gpu-blocks-override=1000 context=8192", "Overriding num_gpu_blocks=20480 with num_gpu_blocks_override=1000|size: 16,000 tokens"},
-    {&LLAMA_8B, "0.12.0", "kv-bytes=4GiB", "models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than the available KV cache memory (4.00 GiB). Based on the available memory, the estimated maximum model length is 32768. Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine."},
-    {&LLAMA_8B, "0.22.0", "kv-bytes=4GiB", "the model's max seq len (131072), (16.0 GiB KV cache is needed|(which also controls CPU memory on the CPU backend) or decreasing"},
+    {&GEMMA3_27B, "0.11.0", "kv-bytes=117956935680 context=4096",
+     "size: 205,696 tokens|4,096 tokens per request: 50.05x"},
+    {&LLAMA_8B, "0.10.0 0.14.0 0.20.0", "num-gpu-blocks-override=1000 context=8192",
+     "Overriding num_gpu_blocks=20480 with num_gpu_blocks_override=1000|size: 16,000 tokens"},
+    {&LLAMA_8B, "0.12.0", "kv-bytes=4GiB",
+     "models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than the available KV cache memory "
+     "(4.00 GiB). Based on the available memory, the estimated maximum model length is 32768. Try increasing "
+     "`gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine."},
+    {&LLAMA_8B, "0.22.0", "kv-bytes=4GiB",
+     "the model's max seq len (131072), (16.0 GiB KV cache is needed|(which also controls CPU memory on the CPU "
+     "backend) or decreasing"},
 };
 
 START_TEST(lines_are_those_of_the_engine)
