@@ -1,7 +1,6 @@
 // What vLLM prints for known geometries, release by release. The expected lines were printed by vLLM's own planner of
 // those releases (v1/core/kv_cache_utils.py of the source distributions, executed), for 40 GiB of bf16 cache, one rank
 // and batches of 8192 tokens where a row says nothing else.
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -154,28 +153,36 @@ static void collect(const struct kva_plan *plan, char *all, size_t size)
         snprintf(all + length, size - length, "%s\n", plan->capacity.refusal);
 }
 
-static void check_version(const struct row *row, const char *version)
+static void check_lines(const struct kva_model *model, const char *version, const struct kva_deployment *start,
+                        const char *typed, const char *wanted)
 {
-    struct kva_layer layers[64];
-    struct kva_value values[2];
-    struct kva_model model;
     struct kva_error error = {0};
     char engine[32], flags[256], expected[512], all[MANY], *rest = NULL;
-    build(row->geometry, &model, layers, values);
     snprintf(engine, sizeof engine, "vllm@%s", version);
-    struct kva_deployment deployment = {.engine = engine, .kv_bytes = UINT64_C(40) << 30, .batch_tokens = 8192};
-    snprintf(flags, sizeof flags, "%s", row->flags);
+    struct kva_deployment deployment = *start;
+    deployment.engine = engine;
+    snprintf(flags, sizeof flags, "%s", typed);
     apply(&deployment, flags);
     struct kva_plan *plan;
-    if (kva_plan_make(atlas, &model, &deployment, &plan, &error) == KVA_OK) {
+    if (kva_plan_make(atlas, model, &deployment, &plan, &error) == KVA_OK) {
         collect(plan, all, sizeof all);
         kva_plan_free(plan);
     } else
         snprintf(all, sizeof all, "%s", error.text);
-    snprintf(expected, sizeof expected, "%s", row->expected);
+    snprintf(expected, sizeof expected, "%s", wanted);
     for (char *part = strtok_r(expected, "|", &rest); part != NULL; part = strtok_r(NULL, "|", &rest))
-        ck_assert_msg(strstr(all, part) != NULL, "%s on vLLM %s (%s): '%s' was expected in\n%s", row->geometry->name,
-                      version, row->flags, part, all);
+        ck_assert_msg(strstr(all, part) != NULL, "%s on vLLM %s (%s): '%s' was expected in\n%s", model->id, version,
+                      typed, part, all);
+}
+
+static void check_version(const struct row *row, const char *version)
+{
+    const struct kva_deployment start = {.kv_bytes = UINT64_C(40) << 30, .batch_tokens = 8192};
+    struct kva_layer layers[64];
+    struct kva_value values[2];
+    struct kva_model model;
+    build(row->geometry, &model, layers, values);
+    check_lines(&model, version, &start, row->flags, row->expected);
 }
 
 #define OLD "0.10.0 0.10.2 0.11.0 0.12.0 0.14.0 0.16.0 0.19.1 0.20.0"
@@ -272,6 +279,72 @@ START_TEST(lines_are_those_of_the_engine)
 }
 END_TEST
 
+// ---------------------------------------------------------------- published logs
+
+// What real servers printed, from the model's published config. A number of blocks stands for the memory that the log
+// rounds; batches and modes that the log does not tell are those that give its lines.
+struct published {
+    const char *model, *version, *flags, *expected;
+};
+
+static const struct published PUBLISHED[] = {
+    // github.com/vllm-project/vllm/issues/40691
+    {"Qwen/Qwen3.5-27B", "0.19.0", "context=32768 kv-blocks=1487 batch-size=16384",
+     "block size to 784 tokens|size: 290,864 tokens|32,768 tokens per request: 33.04x"},
+    // the same sizes with 15 and with 7 speculative tokens, and with a scale for each token and head
+    {"Qwen/Qwen3.5-27B", "0.25.1", "context=32768 kv-blocks=99 spec-tokens=15 mamba-ssm-cache-dtype=bfloat16",
+     "block size to 480 tokens|mamba page size by 1.27%"},
+    {"Qwen/Qwen3.5-27B", "0.25.1",
+     "context=32768 kv-blocks=99 spec-tokens=7 mamba-ssm-cache-dtype=bfloat16 kv-dtype=int8_per_token_head",
+     "block size to 864 tokens|mamba page size by 1.09%"},
+    {"Qwen/Qwen3.5-27B", "0.20.0", "context=32768 kv-blocks=139 kv-dtype=fp8 prefix-caching=on",
+     "block size to 1568 tokens|mamba page size by 0.13%|size: 53,312 tokens|: 5.15x"},
+    {"Qwen/Qwen3.5-27B", "0.27.0", "context=131072 kv-blocks=208 kv-dtype=fp8 tp=2 prefix-caching=on",
+     "size: 302,921 tokens|: 2.31x"},
+    {"Qwen/Qwen3.5-27B", "0.29.0", "context=262144 kv-blocks=372 kv-dtype=fp8 tp=2",
+     "GPU KV cache size: 560,445 tokens, Maximum concurrency for 262,144 tokens per request: 2.14x"},
+    {"Qwen/Qwen3.5-27B", "0.21.0",
+     "context=262144 kv-blocks=425 kv-dtype=fp8 tp=2 prefix-caching=on spec-tokens=3 draft-layers=1",
+     "size: 622,408 tokens|: 2.37x"},
+    {"Qwen/Qwen3.5-27B", "0.21.0",
+     "context=262144 kv-blocks=178 kv-dtype=fp8 prefix-caching=off spec-tokens=3 draft-layers=1",
+     "size: 265,122 tokens|: 1.01x"},
+    {"Qwen/Qwen3.5-27B", "0.22.0", "context=262144 kv-bytes=9.67GiB prefix-caching=off spec-tokens=3 draft-layers=1",
+     "(262144), (17.64 GiB KV cache is needed|(9.67 GiB)|estimated maximum model length is 139200."},
+    {"Qwen/Qwen3.5-122B-A10B", "0.19.0", "context=131072 kv-blocks=448 kv-dtype=fp8 prefix-caching=on",
+     "block size to 4176 tokens|size: 467,712 tokens|: 11.79x"},
+    {"Qwen/Qwen3.5-122B-A10B", "0.19.0",
+     "context=262144 kv-blocks=462 kv-dtype=fp8 prefix-caching=on spec-tokens=1 draft-layers=1",
+     "block size to 4192 tokens|size: 482,080 tokens|: 6.42x"},
+    {"Qwen/Qwen3.5-35B-A3B", "0.24.0", "context=131072 kv-blocks=299 kv-dtype=fp8 prefix-caching=on",
+     "size: 567,978 tokens|: 4.33x"},
+    {"Qwen/Qwen3.5-35B-A3B", "0.20.2",
+     "context=262144 kv-blocks=2982 kv-dtype=fp8_e4m3 prefix-caching=on spec-tokens=2 draft-layers=1",
+     "Add 3 padding layers, may waste at most 10.00% KV cache memory|size: 5,747,892 tokens|: 21.93x"},
+    {"google/gemma-3-27b-it", "0.11.0", "context=4096 kv-blocks=89994 batch-size=8192",
+     "size: 205,696 tokens|4,096 tokens per request: 50.05x"},
+    {"google/gemma-4-E2B-it", "0.25.1", "context=32768 kv-blocks=10200 batch-size=8192", "size: 106,443 tokens|: 3.25x"},
+    // Phi-4-mini-flash on the engine before V1: 9 layers of 2 * 20 heads of 64 in blocks of 16 are 737,280 bytes;
+    // 20 GiB hold 29,127 of them, 4 GiB of CPU memory 5,825 (worker/cache_engine.py, executor/executor_base.py)
+    {"microsoft/Phi-4-mini-flash-reasoning", "0.10.2", "context=65536 kv-bytes=20GiB",
+     "# cuda blocks: 29127, # CPU blocks: 5825|Maximum concurrency for 65536 tokens per request: 7.11x"},
+    {"microsoft/Phi-4-mini-flash-reasoning", "0.10.0", "context=65536 kv-bytes=1GiB",
+     "The model's max seq len (65536) is larger than the maximum number of tokens that can be stored in KV cache "
+     "(23296)."},
+    {"microsoft/Phi-4-mini-flash-reasoning", "0.11.0", "context=65536", "Phi4FlashForCausalLM was removed after 0.10.2"},
+    {"microsoft/Phi-4-mini-flash-reasoning", "0.33.0", "context=65536", "Phi4FlashForCausalLM was removed after 0.10.2"},
+};
+
+START_TEST(published_logs)
+{
+    const struct kva_deployment start = {0};
+    const struct published *row = &PUBLISHED[_i];
+    struct kva_model *model = unit_open(atlas, row->model, NULL);
+    check_lines(model, row->version, &start, row->flags, row->expected);
+    kva_model_close(model);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("vllm");
@@ -279,6 +352,7 @@ int main(void)
     tcase_add_checked_fixture(lines, open_atlas, close_atlas);
     tcase_set_timeout(lines, 60);
     tcase_add_loop_test(lines, lines_are_those_of_the_engine, 0, (int)(sizeof ROWS / sizeof *ROWS));
+    tcase_add_loop_test(lines, published_logs, 0, (int)(sizeof PUBLISHED / sizeof *PUBLISHED));
     suite_add_tcase(suite, lines);
     return unit_run(suite);
 }
