@@ -128,6 +128,8 @@ enum kva_status vllm_groups_make(struct kva_call *call, struct vllm_layout *layo
 enum vllm_mode { VLLM_MODE_NONE, VLLM_MODE_ALIGN, VLLM_MODE_ALL };
 enum vllm_mode vllm_mode(const struct kva_call *call);  // of a resolved deployment
 
+bool vllm_mode_is_default(const struct kva_call *call);  // nobody asked for it
+
 // What decides how many blocks a request needs, beside its length.
 struct vllm_request {
     uint64_t in_flight;    // tokens that are scheduled and not yet settled

@@ -24,8 +24,9 @@ const char *vllm_words(struct kva_call *call, const char *id, const struct kva_q
 static enum kva_status print_blocks(struct kva_call *call, const struct vllm_layout *layout)
 {
     enum { USUAL = 16 };
+    const char *name = kva_rule(call, "backend_name", vllm_backend(call));
     const struct kva_quantity backend[] = {kva_count_of("block", layout->raw_block),
-                                           kva_text_of("backend", vllm_backend(call))};
+                                           kva_text_of("backend", name != NULL ? name : vllm_backend(call))};
     const bool noted = layout->raw_block != USUAL && layout->raw_block == vllm_backend_block(call);
     return noted ? kva_print(call, "backend_block", backend, 2) : KVA_OK;
 }
@@ -52,8 +53,11 @@ static enum kva_status print_states(struct kva_call *call, const struct vllm_lay
     const struct kva_quantity block[] = {kva_count_of("block", layout->block)};
     const struct kva_quantity padding[] = {
         kva_real_of("percent", 100 * (double)(page - layout->state_page) / (double)layout->state_page)};
-    if (vllm_mode(call) != VLLM_MODE_NONE)
-        status = kva_print(call, "state_mode", mode, 2);
+    const bool drafts = vllm_behaves(call)->state_default == VLLM_CACHED_ALL_NO_DRAFT &&
+                        call->deployment->spec_tokens > 0 &&
+                        kva_rule(call, "state_cached", call->model->model_type) != NULL;
+    if (vllm_mode_is_default(call))
+        status = kva_print(call, drafts ? "state_mode_drafts" : "state_mode", mode, 2);
     if (status == KVA_OK && layout->block > layout->raw_block)
         status = kva_print(call, "state_block", block, 1);
     if (status == KVA_OK && page > layout->state_page)

@@ -55,8 +55,14 @@ static enum kva_status check_ranks(struct kva_call *call)
 
 static enum kva_status resolve_block(struct kva_call *call)
 {
+    enum { MOST = 1 << 24 };
     struct kva_deployment *deployment = call->deployment;
     const uint64_t asked = deployment->block_size, block = vllm_default_block(call);
+    if (asked > MOST)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "block_size", "more than %d tokens", MOST);
+    if (deployment->skip_layers != NULL)
+        return kva_fail(call->error, KVA_REFUSED, NULL, "skip_layers",
+                        "layers that keep the model's type beside a quantized cache are not planned for vLLM");
     if (vllm_has(call->model, KVA_CACHE_LATENT) && deployment->gpu_facts == NULL && asked == 0 &&
         deployment->attention_backend == NULL) {
         enum kva_status status =
@@ -97,6 +103,14 @@ static enum kva_status resolve_hybrid(struct kva_call *call)
 
 // ---------------------------------------------------------------- states
 
+static const char BY_DEFAULT_ALIGN[] = "align", BY_DEFAULT_ALL[] = "all";
+
+bool vllm_mode_is_default(const struct kva_call *call)
+{
+    const char *mode = call->deployment->mamba_cache_mode;
+    return mode == BY_DEFAULT_ALIGN || mode == BY_DEFAULT_ALL;
+}
+
 // The cache mode of states where prefix caching is on. (models/config.py MambaModelConfig)
 static const char *default_mode(const struct kva_call *call)
 {
@@ -105,13 +119,13 @@ static const char *default_mode(const struct kva_call *call)
     case VLLM_CACHED_OFF:
         return "none";
     case VLLM_CACHED_LISTED:
-        return listed ? "all" : "none";
+        return listed ? BY_DEFAULT_ALL : "none";
     case VLLM_CACHED_ALL:
-        return listed ? "all" : "align";
+        return listed ? BY_DEFAULT_ALL : BY_DEFAULT_ALIGN;
     case VLLM_CACHED_ALL_NO_DRAFT:
-        return listed && call->deployment->spec_tokens == 0 ? "all" : "align";
+        return listed && call->deployment->spec_tokens == 0 ? BY_DEFAULT_ALL : BY_DEFAULT_ALIGN;
     default:
-        return "align";
+        return BY_DEFAULT_ALIGN;
     }
 }
 

@@ -13,7 +13,7 @@
 #define GIB UINT64_C(1073741824)
 #define BACKEND "DIFFERENTIAL_FLASH_ATTN"
 
-enum { DEFAULT_BLOCK = 16, DEFAULT_SEQUENCES = 256, SWAP_GIB = 4 };
+enum { DEFAULT_BLOCK = 16, MOST_BLOCK = 1 << 24, DEFAULT_SEQUENCES = 256, SWAP_GIB = 4 };
 
 bool vllm_is_v0(const struct kva_call *call)
 {
@@ -96,7 +96,7 @@ static enum kva_status check(struct kva_call *call)
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, "tp",
                         "num_kv_heads must be divisible by 2 on each of %llu ranks",
                         (unsigned long long)deployment->tp);
-    return deployment->block_size % DEFAULT_BLOCK == 0
+    return deployment->block_size % DEFAULT_BLOCK == 0 && deployment->block_size <= MOST_BLOCK
                ? KVA_OK
                : kva_fail(call->error, KVA_BAD_INPUT, NULL, "block_size", "Block size must be a multiple of 16.");
 }
