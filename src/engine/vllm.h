@@ -6,7 +6,6 @@
 
 #include "engine/engine.h"
 
-enum vllm_v_dim { VLLM_V_AS_K, VLLM_V_FULL, VLLM_V_ALL };
 enum vllm_page_unify { VLLM_UNIFY_NONE, VLLM_UNIFY_SCALE, VLLM_UNIFY_PAD };
 enum vllm_group_split { VLLM_SPLIT_CONSECUTIVE, VLLM_SPLIT_STRIDED };
 enum vllm_window_block { VLLM_WINDOW_BLOCK_PRIMARY, VLLM_WINDOW_BLOCK_SMALLEST, VLLM_WINDOW_BLOCK_LARGEST };
@@ -34,7 +33,7 @@ enum vllm_concurrency { VLLM_CONCURRENCY_FIRST_PAGE, VLLM_CONCURRENCY_EACH_PAGE 
 
 struct vllm_behaviours {
     double group_ratio, memory_fraction;
-    int v_dim, page_unify, group_split, window_block, latent_block, hybrid_align, state_need, state_default;
+    int page_unify, group_split, window_block, latent_block, hybrid_align, state_need, state_default;
     int draft_states, state_dtype, hybrid_forced, in_flight, runner, encoder, graphs, check, check_scope, tokens;
     int concurrency;
     bool mixed_group, state_pad, local_fallback, align_all, state_prefix_default, mode_all, mode_all_drafts;
@@ -45,7 +44,7 @@ struct vllm_behaviours {
     const char *latent_backend, *latent_backend_10;
 };
 
-enum { VLLM_N_BEHAVIOURS = 51 };
+enum { VLLM_N_BEHAVIOURS = 50 };
 extern const struct kva_behaviour vllm_behaviour_table[VLLM_N_BEHAVIOURS];
 
 static inline const struct vllm_behaviours *vllm_behaves(const struct kva_call *call)
@@ -118,6 +117,7 @@ const char *vllm_backend(const struct kva_call *call);     // of latent attentio
 uint64_t vllm_capability(const struct kva_call *call);     // compute capability, major
 uint64_t vllm_backend_block(const struct kva_call *call);  // the least that the backend takes
 uint64_t vllm_default_block(const struct kva_call *call);  // where none is given, or where the backend forces it
+uint64_t vllm_chunk_tokens(const struct kva_call *call);
 enum kva_status vllm_align_blocks(struct kva_call *call, struct vllm_layout *layout);
 
 // vllm_groups.c: promotion of windows, unification of pages, groups.

@@ -25,7 +25,6 @@
 
 // The words of a choice stand in the order of its enum in vllm.h.
 const struct kva_behaviour vllm_behaviour_table[VLLM_N_BEHAVIOURS] = {
-    CHOICE(v_dim, "as_k", "full", "all"),
     FLAG(mixed_group),
     CHOICE(page_unify, "none", "scale", "pad"),
     FLAG(state_pad),

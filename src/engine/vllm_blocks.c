@@ -95,18 +95,16 @@ static uint64_t alignment(const struct kva_call *call, const struct vllm_spec *a
     return DEFAULT_BLOCK;
 }
 
-// Tokens of one chunk of the model's scan. (config/model.py get_mamba_chunk_size)
-static uint64_t chunk_tokens(const struct kva_call *call)
+// Tokens of one chunk of the model's scan; 0: not known. Mamba-1 has none. (config/model.py get_mamba_chunk_size)
+uint64_t vllm_chunk_tokens(const struct kva_call *call)
 {
-    static const char *const NAMES[] = {"mamba_chunk_size", "chunk_size"};
+    const struct kva_value *value = kva_model_value(call->model, "chunk_size");
+    const char *family = kva_rule(call, "state", call->model->model_type);
     if (call->deployment->mamba_block_size > 0)
         return call->deployment->mamba_block_size;
-    for (size_t n = 0; n < sizeof NAMES / sizeof *NAMES; n++) {
-        const struct kva_value *value = kva_model_value(call->model, NAMES[n]);
-        if (value != NULL && value->count > 0)
-            return value->count;
-    }
-    return DEFAULT_CHUNK;
+    if (value != NULL && value->count > 0)
+        return value->count;
+    return family != NULL && strcmp(family, "mamba1") == 0 ? DEFAULT_CHUNK : 0;
 }
 
 // none, align: block = a * cdiv(state, a * token). all: block = chunk * cdiv(cdiv(state, token), chunk).
@@ -117,7 +115,7 @@ static bool aligned_block(const struct kva_call *call, const struct vllm_spec *a
     const uint64_t token = attention->token_bytes;
     uint64_t unit = alignment(call, attention, raw_block), page;
     if (vllm_mode(call) == VLLM_MODE_ALL) {
-        if (!least_common(chunk_tokens(call), unit, &unit))
+        if (!least_common(vllm_chunk_tokens(call), unit, &unit))
             return false;
         return kva_mul(kva_ceil_div(kva_ceil_div(state, token), unit), unit, block);
     }

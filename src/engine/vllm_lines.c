@@ -48,16 +48,21 @@ static enum kva_status print_states(struct kva_call *call, const struct vllm_lay
     if (layout->state_page == 0)
         return KVA_OK;
     const uint64_t page = padded_state(layout);
+    const char *architecture = call->model->architecture;
+    architecture = *architecture != '\0' ? architecture : call->model->model_type;
     const struct kva_quantity mode[] = {kva_text_of("mode", MODES[vllm_mode(call)]),
-                                        kva_text_of("architecture", call->model->architecture)};
+                                        kva_text_of("architecture", architecture)};
     const struct kva_quantity block[] = {kva_count_of("block", layout->block)};
     const struct kva_quantity padding[] = {
         kva_real_of("percent", 100 * (double)(page - layout->state_page) / (double)layout->state_page)};
     const bool drafts = vllm_behaves(call)->state_default == VLLM_CACHED_ALL_NO_DRAFT &&
                         call->deployment->spec_tokens > 0 &&
                         kva_rule(call, "state_cached", call->model->model_type) != NULL;
-    if (vllm_mode_is_default(call))
+    status = kva_print(call, "states", NULL, 0);
+    if (status == KVA_OK && vllm_mode_is_default(call))
         status = kva_print(call, drafts ? "state_mode_drafts" : "state_mode", mode, 2);
+    if (status == KVA_OK && vllm_mode(call) != VLLM_MODE_NONE)
+        status = kva_print(call, "states_cached", mode, 2);
     if (status == KVA_OK && layout->block > layout->raw_block)
         status = kva_print(call, "state_block", block, 1);
     if (status == KVA_OK && page > layout->state_page)

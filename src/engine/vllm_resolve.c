@@ -147,7 +147,7 @@ static enum kva_status resolve_mode(struct kva_call *call)
         deployment->prefix_caching = KVA_OFF;
         return kva_assume(call, "prefix caching off: vLLM %s does not cache these states", call->version->version);
     }
-    if (strcmp(deployment->mamba_cache_mode, "all") == 0 && deployment->mamba_block_size == 0)
+    if (strcmp(deployment->mamba_cache_mode, "all") == 0 && vllm_chunk_tokens(call) == 0)
         return kva_fail(call->error, KVA_REFUSED, NULL, "mamba_block_size",
                         "states are cached at every block, which is a multiple of the model's chunk size: kvatlas does "
                         "not know it; give --mamba-block-size");

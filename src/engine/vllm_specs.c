@@ -92,14 +92,13 @@ static uint64_t index_bytes(const struct kva_cache *cache)
 static enum kva_status token_bytes(struct kva_call *call, enum vllm_kind kind, const struct kva_cache *cache,
                                    uint64_t *bytes)
 {
-    const struct vllm_behaviours *behaves = vllm_behaves(call);
     if (cache->kind == KVA_CACHE_INDEX) {
         *bytes = index_bytes(cache);
         return KVA_OK;
     }
     if (kind == VLLM_LATENT)
         return latent_bytes(call, cache, bytes);
-    const bool own_v = behaves->v_dim == VLLM_V_ALL || (behaves->v_dim == VLLM_V_FULL && kind == VLLM_FULL);
+    const bool own_v = cache->v_dim != cache->k_dim && kva_rule(call, "own_values", call->model->model_type) != NULL;
     uint64_t heads;
     enum kva_status status = heads_on_rank(call, cache->kv_heads, &heads);
     if (status == KVA_OK &&

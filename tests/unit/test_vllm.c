@@ -86,9 +86,12 @@ static const struct geometry JAMBA = {
     "Jamba-mini-like", "jamba", "SSSSSSSF", 32, 262144, {FULL(8, 128), STATE(3 * 8192, 8192 * 16)}, {{0}}};
 static const struct geometry WHISPER = {
     "Whisper-large-like", "whisper", "A", 32, 448, {FULL(20, 64), ATTENTION(KVA_CACHE_CROSS, 20, 64, 64, 0)}, {{0}}};
+// pages of 5 and of 4 heads: neither divides the other
+static const struct geometry UNEVEN = {"uneven", "test", "SF", 24, 131072, {FULL(4, 64), SLIDING(5, 64, 128)}, {{0}}};
 static const struct geometry MIMO = {
-    "MiMo-like", "mimo_v2", "SSSSSF",
-    48,          131072,    {ATTENTION(KVA_CACHE_FULL, 4, 192, 128, 0), ATTENTION(KVA_CACHE_SLIDING, 8, 192, 128, 128)},
+    "MiMo-like", "mimo_v2_flash",
+    "SSSSSF",    48,
+    131072,      {ATTENTION(KVA_CACHE_FULL, 4, 192, 128, 0), ATTENTION(KVA_CACHE_SLIDING, 8, 192, 128, 128)},
     {{0}}};
 
 static void build(const struct geometry *geometry, struct kva_model *model, struct kva_layer *layers,
@@ -240,7 +243,9 @@ static const struct row ROWS[] = {
     {&WHISPER, "0.15.0 0.16.0", "batch-size=2048", ": 105.03x"},
     {&WHISPER, "0.15.0 0.16.0", "batch-size=2048 kv-bytes=10884218880",
      "size: 33,216 tokens|448 tokens per request: 26.62x"},
-    {&MIMO, "0.14.0 0.19.1", "", "The page size of the layer is not divisible by the maximum page size."},
+    {&UNEVEN, "0.10.0 0.11.2", "", "NotImplementedError"},
+    {&UNEVEN, "0.12.0 0.23.0", "", "The page size of the layer is not divisible by the maximum page size."},
+    {&UNEVEN, "0.24.0 0.33.0", "", "GPU KV cache size"},
     {&MIMO, MIDDLE, "", "size: 1,281,888 tokens"},
     {&MIMO, NEW, "", "size: 927,538 tokens"},
     {&GEMMA3_27B, "0.11.0 0.20.0", "pp=2", "size: 149,792 tokens|: 5.62x"},
@@ -323,7 +328,13 @@ static const struct published PUBLISHED[] = {
      "Add 3 padding layers, may waste at most 10.00% KV cache memory|size: 5,747,892 tokens|: 21.93x"},
     {"google/gemma-3-27b-it", "0.11.0", "context=4096 kv-blocks=89994 batch-size=8192",
      "size: 205,696 tokens|4,096 tokens per request: 50.05x"},
-    {"google/gemma-4-E2B-it", "0.25.1", "context=32768 kv-blocks=10200 batch-size=8192", "size: 106,443 tokens|: 3.25x"},
+    {"google/gemma-4-E2B-it", "0.25.1", "context=32768 kv-blocks=10200 batch-size=8192",
+     "size: 106,443 tokens|: 3.25x"},
+    // values as wide as keys until the class says otherwise (executed planner, 40 GiB)
+    {"XiaomiMiMo/MiMo-V2-Flash", "0.14.0", "kv-bytes=40GiB context=131072 batch-size=8192",
+     "size: 129,440 tokens|: 7.24x"},
+    {"XiaomiMiMo/MiMo-V2-Flash", "0.20.0", "kv-bytes=40GiB context=131072 batch-size=8192",
+     "size: 155,344 tokens|: 8.69x"},
     // Phi-4-mini-flash on the engine before V1: 9 layers of 2 * 20 heads of 64 in blocks of 16 are 737,280 bytes;
     // 20 GiB hold 29,127 of them, 4 GiB of CPU memory 5,825 (worker/cache_engine.py, executor/executor_base.py)
     {"microsoft/Phi-4-mini-flash-reasoning", "0.10.2", "context=65536 kv-bytes=20GiB",
@@ -331,8 +342,10 @@ static const struct published PUBLISHED[] = {
     {"microsoft/Phi-4-mini-flash-reasoning", "0.10.0", "context=65536 kv-bytes=1GiB",
      "The model's max seq len (65536) is larger than the maximum number of tokens that can be stored in KV cache "
      "(23296)."},
-    {"microsoft/Phi-4-mini-flash-reasoning", "0.11.0", "context=65536", "Phi4FlashForCausalLM was removed after 0.10.2"},
-    {"microsoft/Phi-4-mini-flash-reasoning", "0.33.0", "context=65536", "Phi4FlashForCausalLM was removed after 0.10.2"},
+    {"microsoft/Phi-4-mini-flash-reasoning", "0.11.0", "context=65536",
+     "Phi4FlashForCausalLM was removed after 0.10.2"},
+    {"microsoft/Phi-4-mini-flash-reasoning", "0.33.0", "context=65536",
+     "Phi4FlashForCausalLM was removed after 0.10.2"},
 };
 
 START_TEST(published_logs)
