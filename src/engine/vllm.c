@@ -132,7 +132,7 @@ static enum kva_status make_pools(struct kva_call *call, const struct vllm_layou
                                   .block_tokens = spec->kind == VLLM_STATE ? 0 : spec->block,
                                   .page_bytes = layout->mixed ? layout->block_bytes[stage] : spec->page,
                                   .blocks = blocks[layout->groups[g].spec]};
-        layers += layout->groups[g].n_entries;
+        layers += layout->groups[g].n_entries * (layout->by_stage ? layout->n_stages : 1);
         if (pool->name == NULL)
             return kva_fail_memory(call->error, 64);
         if (!kva_mul(pool->blocks, layout->block_bytes[stage], &pool->bytes))

@@ -89,6 +89,7 @@ struct vllm_layout {
     size_t n_entries;
     struct vllm_group *groups;
     size_t n_groups;
+    bool by_stage;                   // groups of each pipeline stage for itself: counts are of one stage
     bool mixed;                      // one group, whose layers have pages of different size
     bool promoted;                   // the hybrid manager is off: windowed layers are allocated as full ones
     bool fell_back;                  // the same, because pages could not be unified

@@ -211,16 +211,17 @@ static void number_groups(struct vllm_layout *layout, uint64_t size)
     }
 }
 
-// layers[i::n], or layers[i * size : (i + 1) * size]
+// layers[i::n], or layers[i * size : (i + 1) * size], over the whole model or over each stage. seen:
+// [n_stages][n_specs]
 static void assign_groups(const struct kva_call *call, struct vllm_layout *layout, uint64_t size, uint64_t *seen)
 {
     const bool strided = vllm_behaves(call)->group_split == VLLM_SPLIT_STRIDED;
     for (size_t e = 0; e < layout->n_entries; e++) {
         struct vllm_entry *entry = &layout->entries[e];
         const struct vllm_spec *spec = &layout->specs[entry->spec];
-        const uint64_t k = seen[entry->spec]++;
+        const uint64_t k = seen[(layout->by_stage ? entry->stage * layout->n_specs : 0) + entry->spec]++;
         entry->group = layout->mixed ? 0 : spec->first_group + (uint32_t)(strided ? k % spec->n_groups : k / size);
-        layout->groups[entry->group].n_entries++;
+        layout->groups[entry->group].n_entries += !layout->by_stage || entry->stage == 0;
     }
 }
 
@@ -251,7 +252,7 @@ static enum kva_status make_groups(struct kva_call *call, struct vllm_layout *la
     number_groups(layout, layout->mixed ? kva_max(layout->n_entries, 1) : size);
     if (layout->mixed)
         layout->n_groups = 1;
-    uint64_t *seen = kva_arena_alloc(call->arena, layout->n_specs + 1, sizeof *seen);
+    uint64_t *seen = kva_arena_alloc(call->arena, layout->n_specs * layout->n_stages + 1, sizeof *seen);
     layout->groups = kva_arena_alloc(call->arena, layout->n_groups + 1, sizeof *layout->groups);
     layout->block_bytes = kva_arena_alloc(call->arena, layout->n_stages, sizeof *layout->block_bytes);
     layout->counts = kva_arena_alloc(call->arena, layout->n_stages * layout->n_groups + 1, sizeof *layout->counts);
@@ -262,6 +263,28 @@ static enum kva_status make_groups(struct kva_call *call, struct vllm_layout *la
             layout->groups[layout->specs[s].first_group + g].spec = s;
     assign_groups(call, layout, size, seen);
     return measure_blocks(call, layout);
+}
+
+// Early releases group the layers of each pipeline stage for itself, and insist that all stages come out alike. From
+// here on the counts of layers are those of one stage.
+static enum kva_status group_stages(struct kva_call *call, struct vllm_layout *layout)
+{
+    uint64_t *counts = kva_arena_alloc(call->arena, layout->n_stages * layout->n_specs, sizeof *counts);
+    if (counts == NULL)
+        return kva_fail_memory(call->error, layout->n_stages * layout->n_specs * sizeof *counts);
+    for (size_t e = 0; e < layout->n_entries; e++)
+        counts[layout->entries[e].stage * layout->n_specs + layout->entries[e].spec]++;
+    for (uint32_t stage = 0; stage < layout->n_stages; stage++)
+        for (size_t s = 0; s < layout->n_specs; s++)
+            if (counts[stage * layout->n_specs + s] != counts[s])
+                return kva_fail(call->error, KVA_REFUSED, NULL, "pp",
+                                "vLLM %s groups the layers of each pipeline stage for itself; stages that hold "
+                                "different layers are not planned",
+                                call->version->version);
+    for (size_t s = 0; s < layout->n_specs; s++)
+        layout->specs[s].n_entries = counts[s];
+    layout->by_stage = true;
+    return KVA_OK;
 }
 
 // The layers as they were, for the versions that check each of them for itself.
@@ -285,14 +308,11 @@ enum kva_status vllm_groups_make(struct kva_call *call, struct vllm_layout *layo
         status = join_alike(call, layout);
     if (status == KVA_OK && call->deployment->hybrid_manager == KVA_OFF)
         status = without_hybrid_manager(call, layout);
-    if (status == KVA_OK && !one_group(call, layout)) {
-        if (layout->n_stages > 1 && vllm_behaves(call)->group_split == VLLM_SPLIT_CONSECUTIVE)
-            return kva_fail(call->error, KVA_REFUSED, NULL, "pp",
-                            "vLLM %s groups the layers of each pipeline stage for itself, which is not planned for a "
-                            "model with several kinds of layers",
-                            call->version->version);
+    if (status == KVA_OK && !one_group(call, layout))
         status = unify_pages(call, layout);
-    }
+    if (status == KVA_OK && !one_group(call, layout) && layout->n_stages > 1 &&
+        vllm_behaves(call)->group_split == VLLM_SPLIT_CONSECUTIVE)
+        status = group_stages(call, layout);
     layout->mixed = status == KVA_OK && layout->n_specs > 1 && one_group(call, layout);
     return status == KVA_OK ? make_groups(call, layout) : status;
 }
