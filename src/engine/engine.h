@@ -30,6 +30,7 @@ struct kva_call {
     struct kva_arena *arena;       // lives as long as the plan
     struct kva_assumptions assumptions;
     struct kva_prints prints;
+    void *own;  // what the engine's functions leave each other, in the arena
     struct kva_error *error;
 };
 
@@ -52,7 +53,6 @@ struct kva_engine_allocation {
     uint64_t total;           // all ranks; 0: layers of all stages + unassigned of each, times tp x dp
     const char *overpay_why;  // NULL: nothing to say
     struct kva_capacity capacity;
-    const void *detail;  // the engine's own, for its print_lines
 };
 
 struct kva_engine {

@@ -209,11 +209,8 @@ static enum kva_status allocate(struct kva_call *call, struct kva_engine_allocat
 {
     if (vllm_is_v0(call))
         return vllm_v0_allocate(call, allocation);
-    struct vllm_detail *detail = kva_arena_alloc(call->arena, 1, sizeof *detail);
-    if (detail == NULL)
-        return kva_fail_memory(call->error, sizeof *detail);
-    struct vllm_layout *layout = &detail->layout;
-    allocation->detail = detail;
+    struct vllm_layout *layout = &vllm_own(call)->layout;
+    struct vllm_pool *pool = &vllm_own(call)->pool;
     enum kva_status status = vllm_layout_make(call, layout);
     uint64_t *blocks = kva_arena_alloc(call->arena, layout->n_specs + 1, sizeof *blocks);
     if (status == KVA_OK && blocks == NULL)
@@ -229,11 +226,11 @@ static enum kva_status allocate(struct kva_call *call, struct kva_engine_allocat
     if (status == KVA_OK)
         status = make_pools(call, layout, blocks, allocation);
     if (status == KVA_OK && vllm_has_budget(call))
-        status = vllm_pool_fill(call, layout, &detail->pool);
+        status = vllm_pool_fill(call, layout, pool);
     if (status != KVA_OK)
         return status;
     if (vllm_has_budget(call))
-        fill_capacity(call, layout, &detail->pool, allocation);
+        fill_capacity(call, layout, pool, allocation);
     allocation->overpay_why = overpay_why(call, layout);
     return allocation->overpay_why != NULL ? KVA_OK : kva_fail_memory(call->error, 128);
 }

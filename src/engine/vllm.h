@@ -4,6 +4,8 @@
 #ifndef KVA_ENGINE_VLLM_H
 #define KVA_ENGINE_VLLM_H
 
+#include <string.h>
+
 #include "engine/engine.h"
 
 enum vllm_page_unify { VLLM_UNIFY_NONE, VLLM_UNIFY_SCALE, VLLM_UNIFY_PAD };
@@ -103,8 +105,6 @@ struct vllm_layout {
 
 // vllm_specs.c: the caches of a rank, before any of them is aligned with another.
 enum kva_status vllm_specs_collect(struct kva_call *call, struct vllm_layout *layout);
-// Whether the model has a cache of this kind that no other layer owns.
-bool vllm_has(const struct kva_model *model, enum kva_cache_kind kind);
 uint64_t vllm_encoder_length(const struct kva_call *call);  // rows of a cross cache
 
 // Layers of each pipeline stage, sizes[pp].
@@ -164,15 +164,29 @@ enum kva_status vllm_pool_fill(struct kva_call *call, const struct vllm_layout *
 // The longest length that every stage admits, at most `limit`; 0: not even one token.
 uint64_t vllm_longest(const struct kva_call *call, const struct vllm_layout *layout, uint64_t limit);
 
-// vllm_resolve.c
-enum kva_status vllm_resolve(struct kva_call *call);
-enum kva_status vllm_budget(struct kva_call *call);
-
-// What allocate leaves for print_lines.
-struct vllm_detail {
+// What one call's functions leave each other.
+struct vllm_own {
+    uint32_t kinds;      // bits of enum kva_cache_kind: caches of the model that a layer owns
+    const char *states;  // how its states are laid out, "mamba2"; NULL: not known, or none
     struct vllm_layout layout;
     struct vllm_pool pool;
 };
+static inline struct vllm_own *vllm_own(const struct kva_call *call)
+{
+    return call->own;
+}
+static inline bool vllm_has(const struct kva_call *call, enum kva_cache_kind kind)
+{
+    return (vllm_own(call)->kinds >> kind & 1) != 0;
+}
+static inline bool vllm_states_are(const struct kva_call *call, const char *layout)
+{
+    return vllm_own(call)->states != NULL && strcmp(vllm_own(call)->states, layout) == 0;
+}
+
+// vllm_resolve.c
+enum kva_status vllm_resolve(struct kva_call *call);
+enum kva_status vllm_budget(struct kva_call *call);
 
 // vllm.c
 enum kva_status vllm_layout_make(struct kva_call *call, struct vllm_layout *layout);

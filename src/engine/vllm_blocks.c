@@ -28,9 +28,9 @@ const char *vllm_backend(const struct kva_call *call)
     const struct vllm_behaviours *behaves = vllm_behaves(call);
     if (call->deployment->attention_backend != NULL)
         return call->deployment->attention_backend;
-    if (vllm_has(call->model, KVA_CACHE_INDEX))
+    if (vllm_has(call, KVA_CACHE_INDEX))
         return "FLASHMLA_SPARSE";
-    if (!vllm_has(call->model, KVA_CACHE_LATENT))
+    if (!vllm_has(call, KVA_CACHE_LATENT))
         return "FLASH_ATTN";
     const uint64_t capability = vllm_capability(call);
     if (capability == 10)
@@ -52,7 +52,7 @@ uint64_t vllm_default_block(const struct kva_call *call)
     const bool forces = vllm_behaves(call)->latent_block == VLLM_LATENT_BLOCK_FORCED;
     if (asked == 0)
         return kva_max(DEFAULT_BLOCK, backend);
-    return forces && vllm_has(call->model, KVA_CACHE_LATENT) && asked % backend != 0 ? backend : asked;
+    return forces && vllm_has(call, KVA_CACHE_LATENT) && asked % backend != 0 ? backend : asked;
 }
 
 // ---------------------------------------------------------------- beside states
@@ -99,12 +99,11 @@ static uint64_t alignment(const struct kva_call *call, const struct vllm_spec *a
 uint64_t vllm_chunk_tokens(const struct kva_call *call)
 {
     const struct kva_value *value = kva_model_value(call->model, "chunk_size");
-    const char *family = kva_rule(call, "state", call->model->model_type);
     if (call->deployment->mamba_block_size > 0)
         return call->deployment->mamba_block_size;
     if (value != NULL && value->count > 0)
         return value->count;
-    return family != NULL && strcmp(family, "mamba1") == 0 ? DEFAULT_CHUNK : 0;
+    return vllm_states_are(call, "mamba1") ? DEFAULT_CHUNK : 0;
 }
 
 // none, align: block = a * cdiv(state, a * token). all: block = chunk * cdiv(cdiv(state, token), chunk).
@@ -119,9 +118,8 @@ static bool aligned_block(const struct kva_call *call, const struct vllm_spec *a
             return false;
         return kva_mul(kva_ceil_div(kva_ceil_div(state, token), unit), unit, block);
     }
-    const char *family = kva_rule(call, "state", call->model->model_type);
     if (vllm_mode(call) == VLLM_MODE_ALIGN && behaves->delta_checkpoint > 0 && vllm_capability(call) == 9 &&
-        family != NULL && strcmp(family, "delta") == 0 && !least_common(unit, behaves->delta_checkpoint, &unit))
+        vllm_states_are(call, "delta") && !least_common(unit, behaves->delta_checkpoint, &unit))
         return false;
     return kva_mul(unit, token, &page) && kva_mul(unit, kva_ceil_div(state, page), block) &&
            (!behaves->align_all || kva_round_up(*block, vllm_backend_block(call), block));

@@ -77,7 +77,7 @@ static enum kva_status print_padding(struct kva_call *call, const struct vllm_la
     enum kva_status status = KVA_OK;
     for (size_t g = 0; g < layout->n_groups; g++)
         size = layout->groups[g].n_entries > size ? layout->groups[g].n_entries : size;
-    for (size_t s = 0; status == KVA_OK && !layout->mixed && s < layout->n_specs; s++) {
+    for (size_t s = 0; status == KVA_OK && size > 0 && !layout->mixed && s < layout->n_specs; s++) {
         const uint64_t n = layout->specs[s].n_entries, lacking = n % size > 0 ? size - n % size : 0;
         const struct kva_quantity quantities[] = {kva_count_of("layers", lacking),
                                                   kva_real_of("percent", (double)lacking / (double)n * 100)};
@@ -115,11 +115,11 @@ static enum kva_status print_capacity(struct kva_call *call, const struct vllm_p
 enum kva_status vllm_print_lines(struct kva_call *call, const struct kva_engine_allocation *allocation)
 {
     const struct kva_deployment *deployment = call->deployment;
+    (void)allocation;
     if (vllm_is_v0(call))
         return vllm_v0_print_lines(call);
-    const struct vllm_detail *detail = allocation->detail;
-    const struct vllm_layout *layout = &detail->layout;
-    const struct vllm_pool *pool = &detail->pool;
+    const struct vllm_layout *layout = &vllm_own(call)->layout;
+    const struct vllm_pool *pool = &vllm_own(call)->pool;
     const struct kva_quantity budget[] = {kva_real_of("budget", (double)deployment->kv_bytes / GIB)};
     const struct kva_quantity override[] = {kva_count_of("blocks", pool->given),
                                             kva_count_of("override", deployment->kv_blocks)};

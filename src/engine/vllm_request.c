@@ -21,9 +21,9 @@ static bool second_runner(const struct kva_call *call)
     const bool listed = kva_rule(call, "runner", model->architecture) != NULL;
     switch (vllm_behaves(call)->runner) {
     case VLLM_RUNNER_DENSE:
-        return !vllm_has(model, KVA_CACHE_STATE) && (listed || experts == NULL || experts->count == 0);
+        return !vllm_has(call, KVA_CACHE_STATE) && (listed || experts == NULL || experts->count == 0);
     case VLLM_RUNNER_LISTED:
-        return listed || (!vllm_has(model, KVA_CACHE_STATE) && (experts == NULL || experts->count == 0));
+        return listed || (!vllm_has(call, KVA_CACHE_STATE) && (experts == NULL || experts->count == 0));
     default:
         return vllm_behaves(call)->runner == VLLM_RUNNER_V2;
     }
@@ -54,9 +54,8 @@ static void count_states(const struct kva_call *call, struct vllm_request *reque
 {
     const struct vllm_behaviours *behaves = vllm_behaves(call);
     const uint64_t drafts = call->deployment->spec_tokens;
-    const char *family = kva_rule(call, "state", call->model->model_type);
-    const bool mamba2 = family != NULL && strcmp(family, "mamba2") == 0;
-    const bool delta = family != NULL && strcmp(family, "delta") == 0 && vllm_capability(call) == 9;
+    const bool mamba2 = vllm_states_are(call, "mamba2");
+    const bool delta = vllm_states_are(call, "delta") && vllm_capability(call) == 9;
     request->states = 1;
     if (behaves->state_need == VLLM_STATE_PAGE)
         return;

@@ -23,7 +23,7 @@ static enum kva_status refuse_unplanned(struct kva_call *call)
                         call->version->version, removed);
     if (unplanned != NULL)
         return kva_fail(call->error, KVA_REFUSED, NULL, "model_type", "not planned for vLLM: %s", unplanned);
-    if (!vllm_behaves(call)->cross && vllm_has(model, KVA_CACHE_CROSS))
+    if (!vllm_behaves(call)->cross && vllm_has(call, KVA_CACHE_CROSS))
         return kva_fail(call->error, KVA_REFUSED, NULL, "architecture",
                         "vLLM %s runs encoder-decoder models on its older engine, which is not planned for them",
                         call->version->version);
@@ -45,7 +45,7 @@ static enum kva_status check_ranks(struct kva_call *call)
     if (tp % dcp != 0)
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, "dcp", "tp_size=%llu must be divisible by dcp_size=%llu.",
                         (unsigned long long)tp, (unsigned long long)dcp);
-    if (dcp > 1 && (vllm_has(call->model, KVA_CACHE_SLIDING) || vllm_has(call->model, KVA_CACHE_CHUNKED)) &&
+    if (dcp > 1 && (vllm_has(call, KVA_CACHE_SLIDING) || vllm_has(call, KVA_CACHE_CHUNKED)) &&
         deployment->hybrid_manager != KVA_OFF)
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, "dcp", "DCP not support sliding window.");
     return KVA_OK;
@@ -63,7 +63,7 @@ static enum kva_status resolve_block(struct kva_call *call)
     if (deployment->skip_layers != NULL)
         return kva_fail(call->error, KVA_REFUSED, NULL, "skip_layers",
                         "layers that keep the model's type beside a quantized cache are not planned for vLLM");
-    if (vllm_has(call->model, KVA_CACHE_LATENT) && deployment->gpu_facts == NULL && asked == 0 &&
+    if (vllm_has(call, KVA_CACHE_LATENT) && deployment->gpu_facts == NULL && asked == 0 &&
         deployment->attention_backend == NULL) {
         enum kva_status status =
             kva_assume(call, "attention backend %s: a GPU of compute capability 9, none was named", vllm_backend(call));
@@ -83,7 +83,7 @@ static enum kva_status resolve_hybrid(struct kva_call *call)
 {
     const struct vllm_behaviours *behaves = vllm_behaves(call);
     struct kva_deployment *deployment = call->deployment;
-    const bool chunked = vllm_has(call->model, KVA_CACHE_CHUNKED), drafts = deployment->spec_tokens > 0;
+    const bool chunked = vllm_has(call, KVA_CACHE_CHUNKED), drafts = deployment->spec_tokens > 0;
     if (deployment->hybrid_manager == KVA_ON && chunked && drafts && behaves->hybrid_forced == VLLM_FORCED_REFUSED)
         return kva_fail(call->error, KVA_REFUSED, NULL, "hybrid_manager",
                         "Hybrid KV cache manager was explicitly enabled but is not supported in this configuration: "
@@ -159,7 +159,7 @@ static enum kva_status resolve_states(struct kva_call *call)
     const struct vllm_behaviours *behaves = vllm_behaves(call);
     struct kva_deployment *deployment = call->deployment;
     const struct kva_model *model = call->model;
-    if (!vllm_has(model, KVA_CACHE_STATE)) {
+    if (!vllm_has(call, KVA_CACHE_STATE)) {
         if (deployment->prefix_caching == KVA_UNSET)
             deployment->prefix_caching = KVA_ON;
         return KVA_OK;
@@ -170,7 +170,7 @@ static enum kva_status resolve_states(struct kva_call *call)
         return kva_fail(call->error, KVA_REFUSED, NULL, "spec_tokens", "vLLM %s does not start: %s",
                         call->version->version, "Mamba with speculative decoding is not supported yet.");
     const bool attends =
-        vllm_has(model, KVA_CACHE_FULL) || vllm_has(model, KVA_CACHE_LATENT) || vllm_has(model, KVA_CACHE_SLIDING);
+        vllm_has(call, KVA_CACHE_FULL) || vllm_has(call, KVA_CACHE_LATENT) || vllm_has(call, KVA_CACHE_SLIDING);
     if (deployment->prefix_caching == KVA_UNSET)
         deployment->prefix_caching = behaves->state_prefix_default && attends ? KVA_ON : KVA_OFF;
     if (deployment->prefix_caching == KVA_ON)
@@ -227,7 +227,7 @@ static enum kva_status resolve_encoder(struct kva_call *call)
 {
     struct kva_deployment *deployment = call->deployment;
     char human[KVA_HUMAN];
-    if (!vllm_has(call->model, KVA_CACHE_CROSS) || deployment->encoder_tokens > 0)
+    if (!vllm_has(call, KVA_CACHE_CROSS) || deployment->encoder_tokens > 0)
         return KVA_OK;
     deployment->encoder_tokens = deployment->batch_tokens;
     if (vllm_behaves(call)->encoder == VLLM_ENCODER_LENGTH)
@@ -295,11 +295,26 @@ static enum kva_status resolve_budget(struct kva_call *call)
     return fit_context(call);
 }
 
+// What is asked of the model again and again.
+static enum kva_status look_at_model(struct kva_call *call)
+{
+    const struct kva_model *model = call->model;
+    struct vllm_own *own = call->own = kva_arena_alloc(call->arena, 1, sizeof *own);
+    if (own == NULL)
+        return kva_fail_memory(call->error, sizeof *own);
+    for (size_t i = 0; i < model->n_layers; i++)
+        for (size_t c = 0; c < model->layers[i].n_caches; c++)
+            if (model->layers[i].caches[c].reads_layer < 0)
+                own->kinds |= UINT32_C(1) << model->layers[i].caches[c].kind;
+    own->states = vllm_has(call, KVA_CACHE_STATE) ? kva_rule(call, "state", model->model_type) : NULL;
+    return KVA_OK;
+}
+
 enum kva_status vllm_resolve(struct kva_call *call)
 {
     static enum kva_status (*const STEPS[])(struct kva_call *) = {
-        kva_resolve_common, refuse_unplanned, resolve_block,   resolve_hybrid, check_ranks,
-        resolve_states,     resolve_batch,    resolve_encoder, resolve_budget,
+        kva_resolve_common, look_at_model,  refuse_unplanned, resolve_block,   resolve_hybrid,
+        check_ranks,        resolve_states, resolve_batch,    resolve_encoder, resolve_budget,
     };
     if (vllm_is_v0(call))
         return vllm_v0_resolve(call);

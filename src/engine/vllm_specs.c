@@ -8,15 +8,6 @@
 #include "engine/vllm.h"
 #include "model/arch.h"
 
-bool vllm_has(const struct kva_model *model, enum kva_cache_kind kind)
-{
-    for (size_t i = 0; i < model->n_layers; i++)
-        for (size_t c = 0; c < model->layers[i].n_caches; c++)
-            if (model->layers[i].caches[c].kind == kind && model->layers[i].caches[c].reads_layer < 0)
-                return true;
-    return false;
-}
-
 // ---------------------------------------------------------------- kinds
 
 // A window that is not less than the context limit never binds, but vLLM keeps the layer as a windowed one. One that
@@ -72,7 +63,7 @@ static enum kva_status latent_bytes(struct kva_call *call, const struct kva_cach
     const struct kva_kv_type *format = &call->kv_format, *packed = kva_kv_type_find(call, "fp8_ds_mla");
     const bool is_packed = packed != NULL && format->k.vector_bytes == packed->k.vector_bytes;
     if (packed != NULL && format->k.bits == 8 && format->k.vector_bytes == 0 && format->k.group == 0 &&
-        vllm_has(call->model, KVA_CACHE_INDEX) && vllm_capability(call) != 10)
+        vllm_has(call, KVA_CACHE_INDEX) && vllm_capability(call) != 10)
         format = packed;
     else if (!is_packed && (format->k.vector_bytes > 0 || format->k.group > 0))
         return kva_fail(call->error, KVA_REFUSED, NULL, "kv_type",

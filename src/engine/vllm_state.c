@@ -12,7 +12,7 @@ enum family { MAMBA1, MAMBA2, DELTA, KDA, SHORT_CONV, LINEAR, N_FAMILIES };
 static enum kva_status find_family(struct kva_call *call, enum family *family)
 {
     static const char *const NAMES[N_FAMILIES] = {"mamba1", "mamba2", "delta", "kda", "short_conv", "linear"};
-    const char *name = kva_rule(call, "state", call->model->model_type);
+    const char *name = vllm_own(call)->states;
     for (int f = 0; name != NULL && f < N_FAMILIES; f++)
         if (strcmp(NAMES[f], name) == 0) {
             *family = (enum family)f;
