@@ -77,6 +77,7 @@ extern const struct kva_engine kva_engine_full;
 extern const struct kva_engine kva_engine_llamacpp;
 extern const struct kva_engine kva_engine_ik_llamacpp;
 extern const struct kva_engine kva_engine_ollama;
+extern const struct kva_engine kva_engine_vllm;
 
 // The engines that there are, in the order that people see. NULL past the last.
 const struct kva_engine *kva_engine_at(size_t index);
