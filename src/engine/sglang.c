@@ -53,6 +53,7 @@ static const struct kva_behaviour BEHAVIOURS[] = {
     COUNT(mamba_tracking_slots),
     FLAG(ssm_dtype_of_config),
     CHOICE(dsv4, DSV4),
+    COUNT(dsv4_row),
     CHOICE(max_running, MAX_RUNNING),
     COUNT(request_padding_rows),
     CHOICE(request_draft_columns, DRAFT_COLUMNS),

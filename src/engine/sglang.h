@@ -39,6 +39,7 @@ struct sglang {
     uint64_t mamba_slots_per_request, mamba_tracking_slots;
     bool ssm_dtype_of_config;
     int dsv4;
+    uint64_t dsv4_row;
     int max_running;
     uint64_t request_padding_rows;
     int request_draft_columns;
