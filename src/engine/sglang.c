@@ -23,10 +23,22 @@ static const char *const MAX_RUNNING[] = {"profiled", "estimate", "half", NULL};
 static const char *const DRAFT_COLUMNS[] = {"none", "drafts", "steps", NULL};
 static const char *const FRACTION[] = {"parallel", "size", "computed", NULL};
 
-#define COUNT(member) {#member, KVA_BEHAVIOUR_COUNT, offsetof(struct sglang, member), NULL}
-#define REAL(member) {#member, KVA_BEHAVIOUR_REAL, offsetof(struct sglang, member), NULL}
-#define FLAG(member) {#member, KVA_BEHAVIOUR_FLAG, offsetof(struct sglang, member), NULL}
-#define CHOICE(member, choices) {#member, KVA_BEHAVIOUR_CHOICE, offsetof(struct sglang, member), choices}
+#define COUNT(member)                                                                                                  \
+    {                                                                                                                  \
+#member, KVA_BEHAVIOUR_COUNT, offsetof(struct sglang, member), NULL                                            \
+    }
+#define REAL(member)                                                                                                   \
+    {                                                                                                                  \
+#member, KVA_BEHAVIOUR_REAL, offsetof(struct sglang, member), NULL                                             \
+    }
+#define FLAG(member)                                                                                                   \
+    {                                                                                                                  \
+#member, KVA_BEHAVIOUR_FLAG, offsetof(struct sglang, member), NULL                                             \
+    }
+#define CHOICE(member, choices)                                                                                        \
+    {                                                                                                                  \
+#member, KVA_BEHAVIOUR_CHOICE, offsetof(struct sglang, member), choices                                        \
+    }
 static const struct kva_behaviour BEHAVIOURS[] = {
     COUNT(page_size),
     CHOICE(swa_split, SWA_SPLIT),

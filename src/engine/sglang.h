@@ -14,8 +14,13 @@ enum sglang_dsa_index { DSA_INDEX_NONE, DSA_INDEX_EVERY, DSA_INDEX_OWN };
 enum sglang_fp4_workspace { FP4_WORKSPACE_NONE, FP4_WORKSPACE_EVERY, FP4_WORKSPACE_NVFP4 };
 enum sglang_mamba_slots { MAMBA_SLOTS_UNKNOWN, MAMBA_SLOTS_SHARE, MAMBA_SLOTS_PADDED };
 enum sglang_mamba_flag { MAMBA_FLAG_NO_RADIX, MAMBA_FLAG_ALWAYS };
-enum sglang_draft_states { DRAFT_STATES_SLOTS, DRAFT_STATES_UNKNOWN, DRAFT_STATES_REQUESTS, DRAFT_STATES_CAPPED,
-                           DRAFT_STATES_CAPPED_PADDED };
+enum sglang_draft_states {
+    DRAFT_STATES_SLOTS,
+    DRAFT_STATES_UNKNOWN,
+    DRAFT_STATES_REQUESTS,
+    DRAFT_STATES_CAPPED,
+    DRAFT_STATES_CAPPED_PADDED
+};
 enum sglang_dsv4 { DSV4_NONE, DSV4_BY_WINDOW, DSV4_BY_REQUEST, DSV4_UNKNOWN };
 enum sglang_max_running { MAX_RUNNING_PROFILED, MAX_RUNNING_ESTIMATE, MAX_RUNNING_HALF };
 enum sglang_draft_columns { DRAFT_COLUMNS_NONE, DRAFT_COLUMNS_DRAFTS, DRAFT_COLUMNS_STEPS };
@@ -68,34 +73,34 @@ struct sglang_shape {
     bool hybrid;         // windowed layers have a pool of their own
     bool latent;         // one buffer holds keys and values
     bool states;
-    uint64_t window;  // the largest, the current token included
+    uint64_t window;         // the largest, the current token included
     uint64_t engine_window;  // as the engine counts it
     uint64_t attention_tp;
-    uint64_t full_row, swa_row;      // bytes of one token in one layer
-    uint64_t index_row;              // bytes of one token's indexer key; 0: the model has none
-    uint64_t draft_k, draft_v;       // bytes of one token, all draft layers
-    uint64_t state_slot;             // bytes of one slot, all layers of the model
-    uint64_t state_stage_slot;       // the same, of the stage that has most
-    uint64_t slots_per_request;      // states that a running request may need
+    uint64_t full_row, swa_row;  // bytes of one token in one layer
+    uint64_t index_row;          // bytes of one token's indexer key; 0: the model has none
+    uint64_t draft_k, draft_v;   // bytes of one token, all draft layers
+    uint64_t state_slot;         // bytes of one slot, all layers of the model
+    uint64_t state_stage_slot;   // the same, of the stage that has most
+    uint64_t slots_per_request;  // states that a running request may need
     const struct kva_cache *first_full;
 };
 
 // What the pools hold.
 struct sglang_sizes {
-    uint64_t tokens;         // as the engine prints it: of the full pool, or of the windowed one where there is no other
-    uint64_t full, swa;      // token slots
-    uint64_t slots;          // states, without the padding slot
-    uint64_t requests;       // that may run
-    uint64_t profiled;       // tokens before the flag caps them
-    uint64_t draft_slots;    // requests with intermediate states
-    bool capped_by_slots;    // fewer requests than asked for, since states are few
-    const char *refusal;     // the engine's own words; NULL: it starts
+    uint64_t tokens;       // as the engine prints it: of the full pool, or of the windowed one where there is no other
+    uint64_t full, swa;    // token slots
+    uint64_t slots;        // states, without the padding slot
+    uint64_t requests;     // that may run
+    uint64_t profiled;     // tokens before the flag caps them
+    uint64_t draft_slots;  // requests with intermediate states
+    bool capped_by_slots;  // fewer requests than asked for, since states are few
+    const char *refusal;   // the engine's own words; NULL: it starts
 };
 
 // The engine's settings of a deployment with its blanks filled.
 double sglang_swa_ratio(const struct kva_call *call);
 bool sglang_radix_cache(const struct kva_call *call);
-uint64_t sglang_data_ranks(const struct kva_call *call);  // of attention
+uint64_t sglang_data_ranks(const struct kva_call *call);                 // of attention
 const char *sglang_rule(const struct kva_call *call, const char *name);  // for the model: by architecture, or its type
 uint64_t sglang_slots_per_request(const struct kva_call *call);
 
@@ -103,8 +108,9 @@ uint64_t sglang_slots_per_request(const struct kva_call *call);
 // KVA_BAD_INPUT (heads or states that do not divide).
 enum kva_status sglang_shape_of(struct kva_call *call, struct sglang_shape *shape);
 // Bytes of one token of the layer's full or windowed pool, without its index; 0: it has none.
-enum kva_status sglang_layer_rows(struct kva_call *call, const struct sglang_shape *shape, const struct kva_layer *layer,
-                                  bool *windowed, uint64_t *k, uint64_t *v, uint64_t *index);
+enum kva_status sglang_layer_rows(struct kva_call *call, const struct sglang_shape *shape,
+                                  const struct kva_layer *layer, bool *windowed, uint64_t *k, uint64_t *v,
+                                  uint64_t *index);
 enum kva_status sglang_layer_state(struct kva_call *call, const struct kva_layer *layer, uint64_t *conv, uint64_t *ssm);
 
 // Sizes from a budget of bytes (UINT64_MAX: none, the tokens alone decide).

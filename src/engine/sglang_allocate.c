@@ -91,13 +91,17 @@ static enum kva_status list_pools(struct kva_call *call, const struct sglang_sha
         return kva_fail_memory(call->error, MOST * sizeof *allocation->pools);
     if (swa > 0) {
         layers = layers_of(call, shape, allocation->stage, (struct filter){.windowed = true}, &n);
-        status = layers == NULL ? kva_fail_memory(call->error, n)
-                                : add_pool(call, allocation, "windowed", layers, n, page, page * swa, sizes->swa / page + 1);
+        status = layers == NULL
+                     ? kva_fail_memory(call->error, n)
+                     : add_pool(call, allocation, "windowed", layers, n, page, page * swa, sizes->swa / page + 1);
     }
     if (status == KVA_OK && full > 0) {
         layers = layers_of(call, shape, allocation->stage, (struct filter){.full = true}, &n);
         status = layers == NULL ? kva_fail_memory(call->error, n)
-                                : add_pool(call, allocation, shape->index_row > 0 ? "latent and index" : shape->latent ? "latent" : "full",
+                                : add_pool(call, allocation,
+                                           shape->index_row > 0 ? "latent and index"
+                                           : shape->latent      ? "latent"
+                                                                : "full",
                                            layers, n, page, page * full, sizes->full / page + 1);
     }
     if (status == KVA_OK && slot > 0) {
@@ -126,8 +130,8 @@ static enum kva_status pick_stage(struct kva_call *call, const struct sglang_sha
     uint64_t most = 0, sum = 0, ranks;
     for (uint64_t s = 0; s < shape->pp; s++) {
         uint64_t pools, used;
-        if (!sglang_stage_bytes(call, shape, &shape->stages[s], sizes, &pools, &used) || !kva_add(pools, tables, &pools) ||
-            !kva_add(sum, pools, &sum))
+        if (!sglang_stage_bytes(call, shape, &shape->stages[s], sizes, &pools, &used) ||
+            !kva_add(pools, tables, &pools) || !kva_add(sum, pools, &sum))
             return too_large(call);
         if (s > 0 && pools <= most)
             continue;
@@ -221,7 +225,8 @@ static const char *why(const struct kva_call *call, const struct sglang_shape *s
     if (masks_windows(call, shape))
         return "windowed layers keep the whole context: this version has no pool of its own for them";
     if (shares(call))
-        return "layers that read another layer's cache get buffers of their own; windowed ones a share of the full pool";
+        return "layers that read another layer's cache get buffers of their own; windowed ones a share of the full "
+               "pool";
     if (shape->hybrid)
         return "the windowed pool is a share of the full one, whatever the window is";
     if (shape->states)

@@ -94,7 +94,8 @@ static double bytes_per_token(const struct kva_call *call, const struct counts *
     const struct sglang *sglang = call->behaviours;
     const double ratio = sglang_swa_ratio(call), row = (double)sglang->dsv4_row, window = (double)counts->window;
     const double n = (double)counts->layers, n4 = (double)counts->csa, n128 = (double)counts->hca;
-    const double state4 = 4 * (double)counts->head_dim * STATE_BYTES, index4 = 4 * (double)counts->index_dim * STATE_BYTES;
+    const double state4 = 4 * (double)counts->head_dim * STATE_BYTES,
+                 index4 = 4 * (double)counts->index_dim * STATE_BYTES;
     const double state128 = 2 * (double)counts->head_dim * STATE_BYTES;
     const double ring4 = (double)ring(call, CSA) / window;
     const double ring128 = sglang->dsv4 == DSV4_BY_WINDOW ? ratio * ((double)ring(call, HCA) / window) : 0;
@@ -256,10 +257,9 @@ static void fill_capacity(const struct kva_call *call, const struct counts *coun
         return;
     }
     capacity->reserved = total_bytes(call, counts, &pools);
-    capacity->sequences_at_context =
-        kva_min(kva_min(pools.full / (kva_ceil_div(deployment->context, page) * page),
-                        pools.swa / windowed_tokens(call, counts)),
-                pools.requests);
+    capacity->sequences_at_context = kva_min(kva_min(pools.full / (kva_ceil_div(deployment->context, page) * page),
+                                                     pools.swa / windowed_tokens(call, counts)),
+                                             pools.requests);
     capacity->max_context = pools.full;
     capacity->fits = capacity->sequences_at_context >= deployment->sequences;
 }
@@ -299,8 +299,12 @@ enum kva_status sglang_dsv4_print(struct kva_call *call)
     // the states of requests are sized after this line
     const uint64_t c128_state = sglang->dsv4 == DSV4_BY_WINDOW ? pools.c128_state : 0;
     const struct kva_quantity quantities[] = {
-        kva_count_of("full", pools.full),   kva_count_of("swa", pools.swa),           kva_count_of("c4", pools.c4),
-        kva_count_of("c128", pools.c128),   kva_count_of("c4_state", pools.c4_state), kva_count_of("c128_state", c128_state),
+        kva_count_of("full", pools.full),
+        kva_count_of("swa", pools.swa),
+        kva_count_of("c4", pools.c4),
+        kva_count_of("c128", pools.c128),
+        kva_count_of("c4_state", pools.c4_state),
+        kva_count_of("c128_state", c128_state),
     };
     return pools.full == 0 ? KVA_OK
                            : kva_print(call, "dsv4_tokens", quantities, sizeof quantities / sizeof *quantities);

@@ -16,8 +16,8 @@ struct size_class {
     uint64_t prefill, graphs, graphs_of_four;  // 0: the version's small_gpu_*
 };
 static const struct size_class CLASSES[] = {
-    {20, 2048, 8, 8}, {35, 0, 0, 0}, {60, 4096, 32, 160}, {90, 8192, 256, 512}, {160, 8192, 256, 512},
-    {UINT64_MAX, 16384, 512, 512},
+    {20, 2048, 8, 8},     {35, 0, 0, 0},         {60, 4096, 32, 160},
+    {90, 8192, 256, 512}, {160, 8192, 256, 512}, {UINT64_MAX, 16384, 512, 512},
 };
 
 static struct size_class class_of(const struct kva_call *call)
@@ -58,7 +58,8 @@ static uint64_t prefill_graphs(uint64_t most)
 {
     static const struct {
         uint64_t first, last, step;
-    } RANGES[] = {{4, 32, 4}, {48, 256, 16}, {288, 512, 32}, {576, 1024, 64}, {1280, 4096, 256}, {4608, UINT64_MAX, 512}};
+    } RANGES[] = {{4, 32, 4},      {48, 256, 16},     {288, 512, 32},
+                  {576, 1024, 64}, {1280, 4096, 256}, {4608, UINT64_MAX, 512}};
     uint64_t n = 0;
     for (size_t r = 0; r < sizeof RANGES / sizeof *RANGES; r++)
         if (most >= RANGES[r].first)
@@ -147,7 +148,8 @@ static enum kva_status resolve_fraction(struct kva_call *call)
     if (deployment->memory_fraction <= 0)
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, "memory_fraction",
                         "SGLang's own reserve is more than this GPU has; give --mem-fraction-static");
-    return kva_assume(call, "--mem-fraction-static %.3f: SGLang's default for this GPU, a text model", deployment->memory_fraction);
+    return kva_assume(call, "--mem-fraction-static %.3f: SGLang's default for this GPU, a text model",
+                      deployment->memory_fraction);
 }
 
 // profile_max_num_token: rest = free after loading - free before loading x (1 - fraction). Before loading, the driver's
@@ -157,12 +159,14 @@ enum kva_status sglang_budget(struct kva_call *call)
     struct kva_deployment *deployment = call->deployment;
     char human[KVA_HUMAN];
     if (deployment->weight_bytes == KVA_UNKNOWN)
-        return kva_fail(call->error, KVA_REFUSED, NULL, "weight_bytes",
-                        "the size of the weights is not known; give --weight-bytes or the bytes for caches, --kv-bytes");
+        return kva_fail(
+            call->error, KVA_REFUSED, NULL, "weight_bytes",
+            "the size of the weights is not known; give --weight-bytes or the bytes for caches, --kv-bytes");
     enum kva_status status = resolve_fraction(call);
     if (status != KVA_OK)
         return status;
-    const uint64_t before = deployment->gpu_bytes > deployment->other_bytes ? deployment->gpu_bytes - deployment->other_bytes : 0;
+    const uint64_t before =
+        deployment->gpu_bytes > deployment->other_bytes ? deployment->gpu_bytes - deployment->other_bytes : 0;
     const double kept = (double)before * (1 - deployment->memory_fraction);
     const double rest = (double)before - (double)deployment->weight_bytes - kept;
     deployment->kv_bytes = rest >= 1 ? (uint64_t)rest : 1;

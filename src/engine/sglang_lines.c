@@ -16,8 +16,10 @@ static const char *torch_name(const struct kva_call *call)
     static const struct {
         enum kva_dtype dtype;
         const char *name;
-    } NAMES[] = {{KVA_BF16, "torch.bfloat16"},         {KVA_F16, "torch.float16"},
-                 {KVA_F32, "torch.float32"},           {KVA_F8_E4M3, "torch.float8_e4m3fn"},
+    } NAMES[] = {{KVA_BF16, "torch.bfloat16"},
+                 {KVA_F16, "torch.float16"},
+                 {KVA_F32, "torch.float32"},
+                 {KVA_F8_E4M3, "torch.float8_e4m3fn"},
                  {KVA_F8_E5M2, "torch.float8_e5m2"}};
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
         if (NAMES[i].dtype == call->deployment->kv_dtype)
@@ -30,10 +32,8 @@ static enum kva_status print_pool(struct kva_call *call, bool one_buffer, uint64
 {
     const uint64_t slots = tokens + call->deployment->block_size;
     const struct kva_quantity quantities[] = {
-        kva_count_of("tokens", tokens),
-        kva_text_of("dtype", torch_name(call)),
-        kva_real_of("k_gib", gib(k, slots)),
-        kva_real_of("v_gib", gib(v, slots)),
+        kva_count_of("tokens", tokens),           kva_text_of("dtype", torch_name(call)),
+        kva_real_of("k_gib", gib(k, slots)),      kva_real_of("v_gib", gib(v, slots)),
         kva_real_of("kv_gib", gib(k + v, slots)),
     };
     return kva_print(call, one_buffer ? "latent" : "kv", quantities, sizeof quantities / sizeof *quantities);
@@ -51,7 +51,8 @@ static enum kva_status print_states(struct kva_call *call, const struct sglang_s
         kva_real_of("draft_ssm_gib", gib(stage->ssm, draft_slots)),
         kva_real_of("draft_conv_gib", gib(stage->conv, draft_slots)),
     };
-    return kva_print(call, draft_slots > 0 ? "mamba_draft" : "mamba", quantities, sizeof quantities / sizeof *quantities);
+    return kva_print(call, draft_slots > 0 ? "mamba_draft" : "mamba", quantities,
+                     sizeof quantities / sizeof *quantities);
 }
 
 static enum kva_status print_window_tokens(struct kva_call *call, const struct sglang_sizes *sizes)
@@ -77,7 +78,8 @@ static enum kva_status print_caps(struct kva_call *call, const struct sglang_sha
     const struct kva_deployment *deployment = call->deployment;
     const struct kva_quantity tokens[] = {kva_count_of("asked", deployment->kv_tokens),
                                           kva_count_of("profiled", sizes->profiled)};
-    const struct kva_quantity states[] = {kva_count_of("requests", sizes->requests), kva_count_of("slots", sizes->slots),
+    const struct kva_quantity states[] = {kva_count_of("requests", sizes->requests),
+                                          kva_count_of("slots", sizes->slots),
                                           kva_count_of("per_request", shape->slots_per_request)};
     enum kva_status status = KVA_OK;
     if (deployment->kv_bytes > 0 && deployment->kv_tokens > sizes->profiled)

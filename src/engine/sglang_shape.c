@@ -73,8 +73,9 @@ static uint64_t index_row(const struct kva_cache *cache)
 
 static enum kva_status refuse_cache(struct kva_call *call, const struct kva_layer *layer, const char *what)
 {
-    return kva_fail(call->error, KVA_REFUSED, NULL, "engine", "layer %u of %s keeps %s, and how SGLang does was not read",
-                    layer->index, call->model->model_type, what);
+    return kva_fail(call->error, KVA_REFUSED, NULL, "engine",
+                    "layer %u of %s keeps %s, and how SGLang does was not read", layer->index, call->model->model_type,
+                    what);
 }
 
 static bool has_window(const struct kva_cache *cache)
@@ -82,8 +83,9 @@ static bool has_window(const struct kva_cache *cache)
     return kva_cache_has_window(cache) || cache->window_inert;
 }
 
-enum kva_status sglang_layer_rows(struct kva_call *call, const struct sglang_shape *shape, const struct kva_layer *layer,
-                                  bool *windowed, uint64_t *k, uint64_t *v, uint64_t *index)
+enum kva_status sglang_layer_rows(struct kva_call *call, const struct sglang_shape *shape,
+                                  const struct kva_layer *layer, bool *windowed, uint64_t *k, uint64_t *v,
+                                  uint64_t *index)
 {
     bool latent = false;
     enum kva_status status = KVA_OK;
@@ -149,6 +151,12 @@ static bool conv_elements(const struct kva_call *call, uint64_t elements, uint64
     return elements % tp == 0;
 }
 
+// Heads of the recurrent state; 0: the config names none.
+static uint64_t state_heads(const struct kva_model *model)
+{
+    return value_or(model, "linear_value_heads", value_or(model, "ssm_heads", value_or(model, "linear_heads", 0)));
+}
+
 static enum kva_status refuse_state(struct kva_call *call, const char *what)
 {
     return kva_fail(call->error, KVA_REFUSED, NULL, "engine", "%s: %s",
@@ -158,7 +166,8 @@ static enum kva_status refuse_state(struct kva_call *call, const char *what)
 enum kva_status sglang_layer_state(struct kva_call *call, const struct kva_layer *layer, uint64_t *conv, uint64_t *ssm)
 {
     const uint64_t tp = kva_max(call->deployment->tp / sglang_data_ranks(call), 1);
-    const enum kva_dtype conv_type = call->deployment->conv_dtype != KVA_DTYPE_NONE ? call->deployment->conv_dtype : KVA_BF16;
+    const enum kva_dtype conv_type =
+        call->deployment->conv_dtype != KVA_DTYPE_NONE ? call->deployment->conv_dtype : KVA_BF16;
     *conv = *ssm = 0;
     for (size_t c = 0; c < layer->n_caches; c++) {
         const struct kva_cache *cache = &layer->caches[c];
@@ -168,7 +177,9 @@ enum kva_status sglang_layer_state(struct kva_call *call, const struct kva_layer
             const bool is_conv = strcmp(part->name, "conv") == 0;
             if (!is_conv && strcmp(part->name, "recurrent") != 0)
                 return refuse_state(call, "how SGLang keeps its states was not read");
-            if (is_conv ? !conv_elements(call, part->elements, tp, &share) : part->elements % tp != 0)
+            const bool divides = is_conv ? conv_elements(call, part->elements, tp, &share)
+                                         : part->elements % tp == 0 && state_heads(call->model) % tp == 0;
+            if (!divides)
                 return kva_fail(call->error, KVA_BAD_INPUT, NULL, "tp",
                                 "the states of layer %u cannot be divided among %llu ranks of attention", layer->index,
                                 (unsigned long long)tp);
@@ -265,10 +276,11 @@ static enum kva_status check_row(struct kva_call *call, uint64_t *row, uint64_t 
         *row = bytes;
         return KVA_OK;
     }
-    return kva_fail(call->error, KVA_REFUSED, NULL, "engine",
-                    "layers of one pool differ in shape (%llu and %llu bytes a token), and how SGLang sizes such a pool "
-                    "was not read",
-                    (unsigned long long)*row, (unsigned long long)bytes);
+    return kva_fail(
+        call->error, KVA_REFUSED, NULL, "engine",
+        "layers of one pool differ in shape (%llu and %llu bytes a token), and how SGLang sizes such a pool "
+        "was not read",
+        (unsigned long long)*row, (unsigned long long)bytes);
 }
 
 static enum kva_status add_layer(struct kva_call *call, struct sglang_shape *shape, const struct kva_layer *layer,
@@ -319,8 +331,10 @@ static void count_budget(const struct kva_call *call, const struct sglang_shape 
         stage->budget_latent = stage->n_full * ((uint64_t)shape->first_full->k_dim + shape->first_full->v_dim);
     const bool fp4 = call->kv_format.k.bits == 4 && shape->first_full != NULL && !shape->latent;
     const bool nvfp4 = call->deployment->kv_type != NULL && strcmp(call->deployment->kv_type, "nvfp4") == 0;
-    if (fp4 && (sglang->fp4_workspace == FP4_WORKSPACE_EVERY || (sglang->fp4_workspace == FP4_WORKSPACE_NVFP4 && nvfp4)))
-        stage->workspace = kva_heads_floor(shape->first_full->kv_heads, shape->attention_tp) * shape->first_full->k_dim * 2;
+    if (fp4 &&
+        (sglang->fp4_workspace == FP4_WORKSPACE_EVERY || (sglang->fp4_workspace == FP4_WORKSPACE_NVFP4 && nvfp4)))
+        stage->workspace =
+            kva_heads_floor(shape->first_full->kv_heads, shape->attention_tp) * shape->first_full->k_dim * 2;
 }
 
 static enum kva_status check_shape(struct kva_call *call, const struct sglang_shape *shape)

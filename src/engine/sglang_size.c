@@ -84,13 +84,13 @@ static enum kva_status split_states(struct kva_call *call, const struct sglang_s
     else if (!radix && sglang->mamba_slots_no_radix > 0)
         split->slots = sglang->mamba_slots_no_radix;
     else if (drafting && capped)
-        split->slots = whole(floor_divide(share - (padding ? slot * (1 + drafts) : 0), slot * (1 + drafts / per_request)));
+        split->slots =
+            whole(floor_divide(share - (padding ? slot * (1 + drafts) : 0), slot * (1 + drafts / per_request)));
     else
         split->slots = whole(floor_divide(floor_divide(share - (padding ? slot : 0), slot), drafted));
     if (drafting && capped) {
         const bool by_slots = !flagged && !radix;
-        const uint64_t states =
-            by_slots ? split->slots : kva_min(requests, split->slots / shape->slots_per_request);
+        const uint64_t states = by_slots ? split->slots : kva_min(requests, split->slots / shape->slots_per_request);
         rest -= slot * (double)(states + (sglang->mamba_draft_states == DRAFT_STATES_CAPPED_PADDED)) * drafts;
     }
     split->bytes = rest - (double)(split->slots + padding) * slot * drafted;
@@ -178,7 +178,8 @@ static enum kva_status refuse_cap(struct kva_call *call, struct sglang_sizes *si
 {
     sizes->refusal = kva_arena_printf(
         call->arena,
-        "SWA pool cap (%llu tokens, %.2f GiB) leaves no room for the full KV pool within the available %.2f GiB. Reduce "
+        "SWA pool cap (%llu tokens, %.2f GiB) leaves no room for the full KV pool within the available %.2f GiB. "
+        "Reduce "
         "--max-running-requests, lower SGLANG_SWA_EVICTION_INTERVAL, or increase --mem-fraction-static.",
         (unsigned long long)swa, bytes / 0x1p30, budget / 0x1p30);
     return sizes->refusal != NULL ? KVA_OK : kva_fail_memory(call->error, 256);
@@ -192,14 +193,15 @@ static enum kva_status size_by_ratio(struct kva_call *call, const struct sglang_
     uint64_t cap;
     const bool no_budget = isinf(bytes);
     if (stage->n_full == 0) {  // the windowed pool is all there is
-        sizes->profiled = no_budget ? max_tokens : page_floor(call, whole(floor_divide(bytes, cells->swa + cells->draft)));
+        sizes->profiled =
+            no_budget ? max_tokens : page_floor(call, whole(floor_divide(bytes, cells->swa + cells->draft)));
         sizes->tokens = sizes->swa = page_floor(call, capped(sizes->profiled, max_tokens));
         return KVA_OK;
     }
     if (request_cap(call, shape, &cap)) {
         const double taken = (double)cap * cells->swa;
-        sizes->profiled = no_budget ? max_tokens
-                                    : page_floor(call, whole(floor_divide(bytes - taken, cells->full + cells->draft)));
+        sizes->profiled =
+            no_budget ? max_tokens : page_floor(call, whole(floor_divide(bytes - taken, cells->full + cells->draft)));
         sizes->tokens = sizes->full = page_floor(call, capped(sizes->profiled, max_tokens));
         sizes->swa = sizes->full < sizes->profiled ? kva_min(cap, max_tokens) : cap;
         return sizes->full > 0 ? KVA_OK : refuse_cap(call, sizes, cap, taken, bytes);
@@ -266,7 +268,8 @@ static enum kva_status check_start(struct kva_call *call, const struct sglang_sh
 static void count_requests(const struct kva_call *call, const struct sglang_shape *shape, struct sglang_sizes *sizes)
 {
     const struct sglang *sglang = call->behaviours;
-    sizes->requests = sglang_requests(call, sglang->max_running == MAX_RUNNING_PROFILED ? sizes->profiled : sizes->tokens);
+    sizes->requests =
+        sglang_requests(call, sglang->max_running == MAX_RUNNING_PROFILED ? sizes->profiled : sizes->tokens);
     if (!shape->states)
         return;
     const uint64_t by_slots = sizes->slots / shape->slots_per_request;
@@ -373,5 +376,6 @@ bool sglang_tables(const struct kva_call *call, const struct sglang_shape *shape
         if (!kva_mul(entries, sizeof(int64_t), windows))
             return false;
     }
-    return kva_mul3(sizes->requests + sglang->request_padding_rows, deployment->context + extra, sizeof(int32_t), requests);
+    return kva_mul3(sizes->requests + sglang->request_padding_rows, deployment->context + extra, sizeof(int32_t),
+                    requests);
 }
