@@ -66,12 +66,20 @@ struct sglang_stage {
     uint64_t workspace;              // bytes a token of one dequantised row
 };
 
+// What a layer takes on one rank: bytes of one token and of one slot.
+struct sglang_layer {
+    bool windowed;         // its rows are in the windowed pool
+    uint64_t k, v, index;  // a token
+    uint64_t conv, ssm;    // a slot
+    uint32_t stage;
+};
+
 struct sglang_shape {
     struct sglang_stage *stages;  // [pp]
     uint64_t pp;
-    uint32_t *stage_of;  // [model->n_layers]
-    bool hybrid;         // windowed layers have a pool of their own
-    bool latent;         // one buffer holds keys and values
+    struct sglang_layer *layers;  // [model->n_layers]
+    bool hybrid;                  // windowed layers have a pool of their own
+    bool latent;                  // one buffer holds keys and values
     bool states;
     uint64_t window;         // the largest, the current token included
     uint64_t engine_window;  // as the engine counts it
@@ -107,12 +115,6 @@ uint64_t sglang_slots_per_request(const struct kva_call *call);
 // Shape: what the layers take. Errors: KVA_REFUSED (caches that the engine does not keep or that were not read),
 // KVA_BAD_INPUT (heads or states that do not divide).
 enum kva_status sglang_shape_of(struct kva_call *call, struct sglang_shape *shape);
-// Bytes of one token of the layer's full or windowed pool, without its index; 0: it has none.
-enum kva_status sglang_layer_rows(struct kva_call *call, const struct sglang_shape *shape,
-                                  const struct kva_layer *layer, bool *windowed, uint64_t *k, uint64_t *v,
-                                  uint64_t *index);
-enum kva_status sglang_layer_state(struct kva_call *call, const struct kva_layer *layer, uint64_t *conv, uint64_t *ssm);
-
 // Sizes from a budget of bytes (UINT64_MAX: none, the tokens alone decide).
 enum kva_status sglang_sizes_of(struct kva_call *call, const struct sglang_shape *shape, uint64_t budget,
                                 uint64_t max_tokens, struct sglang_sizes *sizes);

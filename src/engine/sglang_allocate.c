@@ -17,18 +17,12 @@ static enum kva_status allocate_layers(struct kva_call *call, const struct sglan
     const uint64_t sequences = call->deployment->sequences;
     for (size_t i = 0; i < call->model->n_layers; i++) {
         struct kva_engine_layer *layer = &allocation->layers[i];
-        bool windowed;
-        uint64_t k, v, index, conv, ssm;
-        enum kva_status status = sglang_layer_rows(call, shape, &call->model->layers[i], &windowed, &k, &v, &index);
-        if (status == KVA_OK)
-            status = sglang_layer_state(call, &call->model->layers[i], &conv, &ssm);
-        if (status != KVA_OK)
-            return status;
-        const uint64_t tokens = windowed ? sizes->swa : sizes->full;
-        layer->stage = shape->stage_of[i];
-        layer->rows = k > 0 ? tokens / sequences : 0;
-        if (!kva_add_product(&layer->bytes, tokens, k + v + index) ||
-            !kva_add_product(&layer->bytes, sizes->slots, conv + ssm))
+        const struct sglang_layer *mine = &shape->layers[i];
+        const uint64_t tokens = mine->windowed ? sizes->swa : sizes->full;
+        layer->stage = mine->stage;
+        layer->rows = mine->k > 0 ? tokens / sequences : 0;
+        if (!kva_add_product(&layer->bytes, tokens, mine->k + mine->v + mine->index) ||
+            !kva_add_product(&layer->bytes, sizes->slots, mine->conv + mine->ssm))
             return too_large(call);
     }
     return KVA_OK;
@@ -47,13 +41,10 @@ static uint32_t *layers_of(struct kva_call *call, const struct sglang_shape *sha
     uint32_t *layers = kva_arena_alloc(call->arena, model->n_layers + 1, sizeof *layers);
     *n = 0;
     for (size_t i = 0; layers != NULL && i < model->n_layers; i++) {
-        bool windowed;
-        uint64_t k, v, index, conv, ssm;
-        if (shape->stage_of[i] != stage ||
-            sglang_layer_rows(call, shape, &model->layers[i], &windowed, &k, &v, &index) != KVA_OK ||
-            sglang_layer_state(call, &model->layers[i], &conv, &ssm) != KVA_OK)
-            continue;
-        if ((want.windowed && windowed) || (want.full && k > 0 && !windowed) || (want.states && conv + ssm > 0))
+        const struct sglang_layer *layer = &shape->layers[i];
+        if (layer->stage == stage &&
+            ((want.windowed && layer->windowed) || (want.full && layer->k > 0 && !layer->windowed) ||
+             (want.states && layer->conv + layer->ssm > 0)))
             layers[(*n)++] = model->layers[i].index;
     }
     return layers;

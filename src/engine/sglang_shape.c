@@ -83,14 +83,11 @@ static bool has_window(const struct kva_cache *cache)
     return kva_cache_has_window(cache) || cache->window_inert;
 }
 
-enum kva_status sglang_layer_rows(struct kva_call *call, const struct sglang_shape *shape,
-                                  const struct kva_layer *layer, bool *windowed, uint64_t *k, uint64_t *v,
-                                  uint64_t *index)
+static enum kva_status layer_rows(struct kva_call *call, const struct sglang_shape *shape,
+                                  const struct kva_layer *layer, struct sglang_layer *out)
 {
     bool latent = false;
     enum kva_status status = KVA_OK;
-    *windowed = false;
-    *k = *v = *index = 0;
     for (size_t c = 0; status == KVA_OK && c < layer->n_caches; c++) {
         const struct kva_cache *cache = &layer->caches[c];
         if (cache->kind == KVA_CACHE_NONE || kva_cache_is_state(cache))
@@ -100,24 +97,24 @@ enum kva_status sglang_layer_rows(struct kva_call *call, const struct sglang_sha
         if (cache->ratio > 1 || (cache->kind == KVA_CACHE_INDEX && !latent))
             return refuse_cache(call, layer, "compressed rows or an indexer of its own kind");
         if (cache->kind == KVA_CACHE_INDEX)
-            *index = index_row(cache);
-        else if (*k > 0)
+            out->index = index_row(cache);
+        else if (out->k > 0)
             return refuse_cache(call, layer, "two caches");
         else if (cache->kind == KVA_CACHE_LATENT) {
             latent = true;
-            if (!kva_kv_row_bytes(&call->kv_format, 1, (uint64_t)cache->k_dim + cache->v_dim, 0, k))
+            if (!kva_kv_row_bytes(&call->kv_format, 1, (uint64_t)cache->k_dim + cache->v_dim, 0, &out->k))
                 return too_large(call);
         } else {
-            *windowed = shape->hybrid && has_window(cache);
-            status = attention_rows(call, shape, cache, k, v);
+            out->windowed = shape->hybrid && has_window(cache);
+            status = attention_rows(call, shape, cache, &out->k, &out->v);
         }
     }
     if (!latent || shape->index_row == 0)
         return status;
     const struct sglang *sglang = call->behaviours;
     if (sglang->dsa_index != DSA_INDEX_OWN)  // an index buffer for every layer, whether it uses one or not
-        *index = shape->index_row;
-    return status == KVA_OK && is_packed_fp8(call) ? packed_row(call, k) : status;
+        out->index = shape->index_row;
+    return status == KVA_OK && is_packed_fp8(call) ? packed_row(call, &out->k) : status;
 }
 
 // ---------------------------------------------------------------- states
@@ -135,26 +132,40 @@ static enum kva_dtype ssm_dtype(const struct kva_call *call)
     return kva_dtype_parse(value->text);
 }
 
-// mamba_utils.py Mamba2StateShape.create: conv_dim = intermediate + 2 x groups x state, where groups that tp does not
-// divide become tp groups.
-static bool conv_elements(const struct kva_call *call, uint64_t elements, uint64_t tp, uint64_t *share)
+// What decides the states of a rank, read once.
+struct state_rule {
+    uint64_t tp, heads;               // heads of the recurrent state; 0: the config names none
+    uint64_t groups, width, columns;  // of the convolution
+    uint64_t conv_bytes, ssm_bytes;   // of one element
+};
+
+static struct state_rule state_rule_of(const struct kva_call *call, uint64_t tp)
 {
     const struct kva_model *model = call->model;
-    const uint64_t groups = value_or(model, "groups", value_or(model, "linear_key_heads", 1));
-    const uint64_t width = value_or(model, "d_state", value_or(model, "linear_key_dim", 0));
-    const uint64_t columns = value_or(model, "d_conv", 1) - 1;
-    uint64_t extra = 0;
-    if (groups % tp != 0 && groups < tp &&
-        (!kva_mul3(2 * (tp - groups), width, columns, &extra) || !kva_add(elements, extra, &elements)))
-        return false;
-    *share = elements / tp;
-    return elements % tp == 0;
+    const enum kva_dtype conv = call->deployment->conv_dtype;
+    return (struct state_rule){
+        .tp = tp,
+        .heads =
+            value_or(model, "linear_value_heads", value_or(model, "ssm_heads", value_or(model, "linear_heads", 0))),
+        .groups = value_or(model, "groups", value_or(model, "linear_key_heads", 1)),
+        .width = value_or(model, "d_state", value_or(model, "linear_key_dim", 0)),
+        .columns = value_or(model, "d_conv", 1) - 1,
+        .conv_bytes = kva_dtype_bytes(conv != KVA_DTYPE_NONE ? conv : KVA_BF16),
+        .ssm_bytes = kva_dtype_bytes(ssm_dtype(call)),
+    };
 }
 
-// Heads of the recurrent state; 0: the config names none.
-static uint64_t state_heads(const struct kva_model *model)
+// mamba_utils.py Mamba2StateShape.create: conv_dim = intermediate + 2 x groups x state, where groups that tp does not
+// divide become tp groups.
+static bool conv_elements(const struct state_rule *rule, uint64_t elements, uint64_t *share)
 {
-    return value_or(model, "linear_value_heads", value_or(model, "ssm_heads", value_or(model, "linear_heads", 0)));
+    uint64_t extra = 0;
+    if (rule->groups < rule->tp && rule->groups > 0 &&
+        (!kva_mul3(2 * (rule->tp - rule->groups), rule->width, rule->columns, &extra) ||
+         !kva_add(elements, extra, &elements)))
+        return false;
+    *share = elements / rule->tp;
+    return elements % rule->tp == 0;
 }
 
 static enum kva_status refuse_state(struct kva_call *call, const char *what)
@@ -163,27 +174,24 @@ static enum kva_status refuse_state(struct kva_call *call, const char *what)
                     *call->model->architecture != '\0' ? call->model->architecture : call->model->model_type, what);
 }
 
-enum kva_status sglang_layer_state(struct kva_call *call, const struct kva_layer *layer, uint64_t *conv, uint64_t *ssm)
+static enum kva_status layer_states(struct kva_call *call, const struct state_rule *rule, const struct kva_layer *layer,
+                                    struct sglang_layer *out)
 {
-    const uint64_t tp = kva_max(call->deployment->tp / sglang_data_ranks(call), 1);
-    const enum kva_dtype conv_type =
-        call->deployment->conv_dtype != KVA_DTYPE_NONE ? call->deployment->conv_dtype : KVA_BF16;
-    *conv = *ssm = 0;
     for (size_t c = 0; c < layer->n_caches; c++) {
         const struct kva_cache *cache = &layer->caches[c];
         for (size_t p = 0; kva_cache_is_state(cache) && p < cache->n_state; p++) {
             const struct kva_state_part *part = &cache->state[p];
-            uint64_t share = part->elements / tp;
+            uint64_t share = part->elements / rule->tp;
             const bool is_conv = strcmp(part->name, "conv") == 0;
             if (!is_conv && strcmp(part->name, "recurrent") != 0)
                 return refuse_state(call, "how SGLang keeps its states was not read");
-            const bool divides = is_conv ? conv_elements(call, part->elements, tp, &share)
-                                         : part->elements % tp == 0 && state_heads(call->model) % tp == 0;
+            const bool divides = is_conv ? conv_elements(rule, part->elements, &share)
+                                         : part->elements % rule->tp == 0 && rule->heads % rule->tp == 0;
             if (!divides)
                 return kva_fail(call->error, KVA_BAD_INPUT, NULL, "tp",
                                 "the states of layer %u cannot be divided among %llu ranks of attention", layer->index,
-                                (unsigned long long)tp);
-            if (!kva_add_product(is_conv ? conv : ssm, share, kva_dtype_bytes(is_conv ? conv_type : ssm_dtype(call))))
+                                (unsigned long long)rule->tp);
+            if (!kva_add_product(is_conv ? &out->conv : &out->ssm, share, is_conv ? rule->conv_bytes : rule->ssm_bytes))
                 return too_large(call);
         }
     }
@@ -234,7 +242,7 @@ static enum kva_status lay_stages(struct kva_call *call, struct sglang_shape *sh
     for (size_t i = 0; status == KVA_OK && i < n; i++) {
         while (left == 0)
             left = sizes[++stage];
-        shape->stage_of[i] = (uint32_t)stage;
+        shape->layers[i].stage = (uint32_t)stage;
         left--;
     }
     return status;
@@ -284,39 +292,50 @@ static enum kva_status check_row(struct kva_call *call, uint64_t *row, uint64_t 
 }
 
 static enum kva_status add_layer(struct kva_call *call, struct sglang_shape *shape, const struct kva_layer *layer,
-                                 struct sglang_stage *stage)
+                                 const struct sglang_layer *mine)
 {
-    bool windowed;
-    uint64_t k, v, index, conv, ssm;
-    enum kva_status status = sglang_layer_rows(call, shape, layer, &windowed, &k, &v, &index);
-    if (status == KVA_OK)
-        status = sglang_layer_state(call, layer, &conv, &ssm);
-    if (status == KVA_OK && k > 0)
-        status = check_row(call, windowed ? &shape->swa_row : &shape->full_row, k + v);
-    if (status != KVA_OK)
-        return status;
-    uint64_t *to_k = windowed ? &stage->swa_k : &stage->full_k, *to_v = windowed ? &stage->swa_v : &stage->full_v;
-    if (!kva_add(*to_k, k, to_k) || !kva_add(*to_v, v, to_v) || !kva_add(stage->index, index, &stage->index) ||
-        !kva_add(stage->conv, conv, &stage->conv) || !kva_add(stage->ssm, ssm, &stage->ssm) ||
-        !kva_add(shape->state_slot, conv + ssm, &shape->state_slot))
+    struct sglang_stage *stage = &shape->stages[mine->stage];
+    uint64_t *to_k = mine->windowed ? &stage->swa_k : &stage->full_k;
+    uint64_t *to_v = mine->windowed ? &stage->swa_v : &stage->full_v;
+    if (!kva_add(*to_k, mine->k, to_k) || !kva_add(*to_v, mine->v, to_v) ||
+        !kva_add(stage->index, mine->index, &stage->index) || !kva_add(stage->conv, mine->conv, &stage->conv) ||
+        !kva_add(stage->ssm, mine->ssm, &stage->ssm) ||
+        !kva_add(shape->state_slot, mine->conv + mine->ssm, &shape->state_slot))
         return too_large(call);
+    const bool full = mine->k > 0 && !mine->windowed;
     stage->n_layers++;
-    stage->n_full += k > 0 && !windowed;
-    stage->n_swa += windowed;
-    stage->n_state += conv + ssm > 0;
-    if (k > 0 && !windowed && shape->draft_k + shape->draft_v == 0) {
-        shape->draft_k = k;
-        shape->draft_v = v;
-        shape->latent = v == 0;
+    stage->n_full += full;
+    stage->n_swa += mine->windowed;
+    stage->n_state += mine->conv + mine->ssm > 0;
+    if (full && shape->draft_k + shape->draft_v == 0) {
+        shape->draft_k = mine->k;
+        shape->draft_v = mine->v;
+        shape->latent = mine->v == 0;
     }
     for (size_t c = 0; c < layer->n_caches; c++) {
         const struct kva_cache *cache = &layer->caches[c];
-        if (windowed)
+        if (mine->windowed)
             shape->window = kva_max(shape->window, cache->window);
-        if (k > 0 && !windowed && shape->first_full == NULL && kva_cache_has_rows(cache))
+        if (full && shape->first_full == NULL && kva_cache_has_rows(cache))
             shape->first_full = cache;
     }
-    return KVA_OK;
+    return mine->k > 0 ? check_row(call, mine->windowed ? &shape->swa_row : &shape->full_row, mine->k + mine->v)
+                       : KVA_OK;
+}
+
+static enum kva_status add_layers(struct kva_call *call, struct sglang_shape *shape)
+{
+    const struct state_rule rule = shape->states ? state_rule_of(call, shape->attention_tp) : (struct state_rule){0};
+    enum kva_status status = KVA_OK;
+    for (size_t i = 0; status == KVA_OK && i < call->model->n_layers; i++) {
+        const struct kva_layer *layer = &call->model->layers[i];
+        status = layer_rows(call, shape, layer, &shape->layers[i]);
+        if (status == KVA_OK && shape->states)
+            status = layer_states(call, &rule, layer, &shape->layers[i]);
+        if (status == KVA_OK)
+            status = add_layer(call, shape, layer, &shape->layers[i]);
+    }
+    return status;
 }
 
 // What the budget counts, which is not always what the pools take.
@@ -356,17 +375,17 @@ enum kva_status sglang_shape_of(struct kva_call *call, struct sglang_shape *shap
     *shape = (struct sglang_shape){.pp = call->deployment->pp,
                                    .attention_tp = kva_max(call->deployment->tp / sglang_data_ranks(call), 1)};
     shape->stages = kva_arena_alloc(call->arena, shape->pp, sizeof *shape->stages);
-    shape->stage_of = kva_arena_alloc(call->arena, model->n_layers + 1, sizeof *shape->stage_of);
-    if (shape->stages == NULL || shape->stage_of == NULL)
-        return kva_fail_memory(call->error, model->n_layers * sizeof *shape->stage_of);
+    shape->layers = kva_arena_alloc(call->arena, model->n_layers + 1, sizeof *shape->layers);
+    if (shape->stages == NULL || shape->layers == NULL)
+        return kva_fail_memory(call->error, model->n_layers * sizeof *shape->layers);
     shape->hybrid = is_hybrid(call);
     shape->index_row = index_row_of(model);
     shape->slots_per_request = sglang_slots_per_request(call);
     enum kva_status status = check_states(call, shape);
     if (status == KVA_OK)
         status = lay_stages(call, shape);
-    for (size_t i = 0; status == KVA_OK && i < model->n_layers; i++)
-        status = add_layer(call, shape, &model->layers[i], &shape->stages[shape->stage_of[i]]);
+    if (status == KVA_OK)
+        status = add_layers(call, shape);
     if (status != KVA_OK)
         return status;
     if (!kva_mul(shape->draft_k, call->deployment->draft_layers, &shape->draft_k) ||
