@@ -74,6 +74,7 @@ struct kva_engine {
 extern const struct kva_engine kva_engine_exact;
 extern const struct kva_engine kva_engine_full;
 extern const struct kva_engine kva_engine_sglang;
+extern const struct kva_engine kva_engine_trtllm;
 
 // The engines that there are, in the order that people see. NULL past the last.
 const struct kva_engine *kva_engine_at(size_t index);

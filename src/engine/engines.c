@@ -5,7 +5,8 @@
 #include "base/text.h"
 #include "engine/engine.h"
 
-static const struct kva_engine *const ENGINES[] = {&kva_engine_exact, &kva_engine_full, &kva_engine_sglang};
+static const struct kva_engine *const ENGINES[] = {&kva_engine_exact, &kva_engine_full, &kva_engine_sglang,
+                                                   &kva_engine_trtllm};
 static const size_t N_ENGINES = sizeof ENGINES / sizeof *ENGINES;
 
 const struct kva_engine *kva_engine_at(size_t index)

@@ -7,6 +7,9 @@
 #include "engine/parallel.h"
 #include "engine/sglang.h"
 
+// Sums of as many layers as a model may have stay below 2^64.
+static const uint64_t MOST_OF_A_ROW = UINT64_C(1) << 48;
+
 static enum kva_status too_large(const struct kva_call *call)
 {
     return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
@@ -294,6 +297,8 @@ static enum kva_status check_row(struct kva_call *call, uint64_t *row, uint64_t 
 static enum kva_status add_layer(struct kva_call *call, struct sglang_shape *shape, const struct kva_layer *layer,
                                  const struct sglang_layer *mine)
 {
+    if (kva_max(kva_max(mine->k, mine->v), kva_max(mine->conv, mine->ssm)) > MOST_OF_A_ROW)
+        return too_large(call);
     struct sglang_stage *stage = &shape->stages[mine->stage];
     uint64_t *to_k = mine->windowed ? &stage->swa_k : &stage->full_k;
     uint64_t *to_v = mine->windowed ? &stage->swa_v : &stage->full_v;
