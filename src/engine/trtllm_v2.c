@@ -127,7 +127,7 @@ static enum kva_status allocate_layers(struct kva_call *call, const struct trtll
                                        struct kva_engine_allocation *allocation, uint64_t *stages)
 {
     const struct kva_deployment *deployment = call->deployment;
-    enum { MOST = 50 };
+    enum { MOST = 40 };
     if (deployment->context > UINT64_C(1) << MOST || deployment->sequences > UINT64_C(1) << (62 - MOST) ||
         deployment->batch_tokens > UINT64_C(1) << MOST)
         return too_large(call);
