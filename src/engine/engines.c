@@ -5,8 +5,9 @@
 #include "base/text.h"
 #include "engine/engine.h"
 
-static const struct kva_engine *const ENGINES[] = {&kva_engine_exact,    &kva_engine_full,        &kva_engine_vllm,
-                                                   &kva_engine_llamacpp, &kva_engine_ik_llamacpp, &kva_engine_ollama};
+static const struct kva_engine *const ENGINES[] = {&kva_engine_exact,       &kva_engine_full,   &kva_engine_vllm,
+                                                   &kva_engine_sglang,      &kva_engine_trtllm, &kva_engine_llamacpp,
+                                                   &kva_engine_ik_llamacpp, &kva_engine_ollama};
 static const size_t N_ENGINES = sizeof ENGINES / sizeof *ENGINES;
 
 const struct kva_engine *kva_engine_at(size_t index)

@@ -6,12 +6,13 @@
 
 #include "engine/facts.h"
 
-// "b8390" (a build, before all others), "v0.5.0", "0.10.1.1", "1.3.0rc9" (before 1.3.0).
+// "b8390" (a build, before all others), "v0.5.0", "0.10.1.1", "1.3.0rc9" (before 1.3.0), "0.5.5.post3" (after 0.5.5).
 enum { PARTS = 4 };
 struct parsed {
     bool release;  // not a build
     long parts[PARTS];
     long candidate;  // LONG_MAX: not a release candidate
+    long post;       // a repaired package of the same release; 0: the release itself
 };
 
 static bool read_number(const char **text, long *number)
@@ -32,18 +33,20 @@ static bool parse(const char *text, struct parsed *parsed)
     for (size_t i = 0; i < PARTS; i++) {
         if (!read_number(&text, &parsed->parts[i]))
             return false;
-        if (*text != '.')
+        if (*text != '.' || !isdigit((unsigned char)text[1]))
             break;
         text++;
     }
-    if (strncmp(text, "rc", 2) == 0) {
-        text += 2;
-        return read_number(&text, &parsed->candidate) && *text == '\0';
+    static const char CANDIDATE[] = "rc", POST[] = ".post";
+    if (strncmp(text, CANDIDATE, strlen(CANDIDATE)) == 0) {
+        text += strlen(CANDIDATE);
+        if (!read_number(&text, &parsed->candidate))
+            return false;
     }
-    if (strncmp(text, ".post", 5) == 0) {  // a repaired package of the same release
-        long post;
-        text += 5;
-        return read_number(&text, &post) && *text == '\0';
+    if (strncmp(text, POST, strlen(POST)) == 0) {
+        text += strlen(POST);
+        if (!read_number(&text, &parsed->post))
+            return false;
     }
     return *text == '\0';
 }
@@ -62,7 +65,9 @@ int kva_version_compare(const char *a, const char *b, bool *comparable)
     int result = order(pa.release, pb.release);
     for (size_t i = 0; result == 0 && i < PARTS; i++)
         result = order(pa.parts[i], pb.parts[i]);
-    return result != 0 ? result : order(pa.candidate, pb.candidate);
+    if (result == 0)
+        result = order(pa.candidate, pb.candidate);
+    return result != 0 ? result : order(pa.post, pb.post);
 }
 
 size_t kva_version_index(const struct kva_engine_file *file, const char *version)

@@ -1,0 +1,244 @@
+// SGLang's settings: what data/engines/sglang.yaml says of a version, and a deployment's blanks.
+#include "engine/sglang.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "engine/resolve.h"
+
+static const char *const SWA_SPLIT[] = {"none", "layers", "bytes", "ratio", NULL};
+static const char *const SWA_CELL[] = {"uniform", "exact", "over", NULL};
+static const char *const SWA_MAP[] = {"both", "full", NULL};
+static const char *const DRAFT[] = {"headroom", "unbudgeted", "budgeted", NULL};
+static const char *const DSA_CELL[] = {"plain", "packed", NULL};
+static const char *const DSA_INDEX[] = {"none", "every", "own", NULL};
+static const char *const FP4_WORKSPACE[] = {"none", "every", "nvfp4", NULL};
+static const char *const MAMBA_SLOTS[] = {"unknown", "share", "padded", NULL};
+static const char *const MAMBA_FLAG[] = {"no_radix", "always", NULL};
+static const char *const DRAFT_STATES[] = {"slots", "unknown", "requests", "capped", "capped_padded", NULL};
+static const char *const DSV4[] = {"none", "by_window", "by_request", "unknown", NULL};
+static const char *const MAX_RUNNING[] = {"profiled", "estimate", "half", NULL};
+static const char *const DRAFT_COLUMNS[] = {"none", "drafts", "steps", NULL};
+static const char *const FRACTION[] = {"parallel", "size", "computed", NULL};
+
+#define COUNT(member)                                                                                                  \
+    {                                                                                                                  \
+#member, KVA_BEHAVIOUR_COUNT, offsetof(struct sglang, member), NULL                                            \
+    }
+#define REAL(member)                                                                                                   \
+    {                                                                                                                  \
+#member, KVA_BEHAVIOUR_REAL, offsetof(struct sglang, member), NULL                                             \
+    }
+#define FLAG(member)                                                                                                   \
+    {                                                                                                                  \
+#member, KVA_BEHAVIOUR_FLAG, offsetof(struct sglang, member), NULL                                             \
+    }
+#define CHOICE(member, choices)                                                                                        \
+    {                                                                                                                  \
+#member, KVA_BEHAVIOUR_CHOICE, offsetof(struct sglang, member), choices                                        \
+    }
+static const struct kva_behaviour BEHAVIOURS[] = {
+    COUNT(page_size),
+    CHOICE(swa_split, SWA_SPLIT),
+    CHOICE(swa_cell, SWA_CELL),
+    CHOICE(swa_map, SWA_MAP),
+    FLAG(swa_of_aligned),
+    FLAG(swa_pages),
+    FLAG(swa_floor),
+    FLAG(swa_request_cap),
+    REAL(swa_ratio),
+    COUNT(swa_eviction_interval),
+    CHOICE(draft, DRAFT),
+    FLAG(draft_with_windows),
+    CHOICE(dsa_cell, DSA_CELL),
+    CHOICE(dsa_index, DSA_INDEX),
+    FLAG(dsa_blackwell_fp8),
+    CHOICE(fp4_workspace, FP4_WORKSPACE),
+    CHOICE(mamba_slots, MAMBA_SLOTS),
+    CHOICE(mamba_flag, MAMBA_FLAG),
+    CHOICE(mamba_draft_states, DRAFT_STATES),
+    COUNT(mamba_slots_no_radix),
+    REAL(mamba_ratio),
+    COUNT(mamba_slots_per_request),
+    COUNT(mamba_tracking_slots),
+    FLAG(ssm_dtype_of_config),
+    CHOICE(dsv4, DSV4),
+    COUNT(dsv4_row),
+    CHOICE(max_running, MAX_RUNNING),
+    COUNT(request_padding_rows),
+    CHOICE(request_draft_columns, DRAFT_COLUMNS),
+    CHOICE(fraction, FRACTION),
+    COUNT(fraction_draft_mib),
+    FLAG(fraction_prefill_graphs),
+    COUNT(small_gpu_prefill),
+    COUNT(small_gpu_graphs),
+    COUNT(small_gpu_graphs_of_four),
+    FLAG(graphs_capped_by_requests),
+};
+
+// ---------------------------------------------------------------- settings
+
+const char *sglang_rule(const struct kva_call *call, const char *name)
+{
+    const struct kva_model *model = call->model;
+    const bool named = model->architecture != NULL && *model->architecture != '\0';
+    return kva_rule(call, name, named ? model->architecture : model->model_type);
+}
+
+uint64_t sglang_data_ranks(const struct kva_call *call)
+{
+    return call->deployment->dp_attention == KVA_ON ? call->deployment->dp : 1;
+}
+
+double sglang_swa_ratio(const struct kva_call *call)
+{
+    const struct sglang *sglang = call->behaviours;
+    const char *own = sglang_rule(call, "swa_ratio");
+    if (call->deployment->swa_ratio > 0)
+        return call->deployment->swa_ratio;
+    return own != NULL ? strtod(own, NULL) : sglang->swa_ratio;
+}
+
+bool sglang_radix_cache(const struct kva_call *call)
+{
+    return call->deployment->prefix_caching != KVA_OFF && sglang_rule(call, "no_radix") == NULL;
+}
+
+// model_runner_kv_cache_mixin.py _calculate_mamba_ratio
+uint64_t sglang_slots_per_request(const struct kva_call *call)
+{
+    const struct sglang *sglang = call->behaviours;
+    const char *own = sglang_rule(call, "tracking_slots");
+    const uint64_t tracking = own != NULL ? strtoull(own, NULL, 10) : sglang->mamba_tracking_slots;
+    return sglang_radix_cache(call) ? sglang->mamba_slots_per_request + tracking : 1;
+}
+
+// ---------------------------------------------------------------- blanks
+
+static bool is_sparse_latent(const struct kva_model *model)
+{
+    for (size_t i = 0; i < model->n_layers; i++)
+        for (size_t c = 0; c + 1 < model->layers[i].n_caches; c++)
+            if (model->layers[i].caches[c].kind == KVA_CACHE_LATENT &&
+                model->layers[i].caches[c + 1].kind == KVA_CACHE_INDEX)
+                return true;
+    return false;
+}
+
+// Sparse latent attention: fp8 on Blackwell, bf16 before it, whatever the model's type.
+static enum kva_status resolve_kv_type(struct kva_call *call)
+{
+    const struct sglang *sglang = call->behaviours;
+    struct kva_deployment *deployment = call->deployment;
+    const bool said = deployment->kv_type != NULL && strcmp(deployment->kv_type, "auto") != 0;
+    if (said || deployment->kv_dtype != KVA_DTYPE_NONE || !sglang->dsa_blackwell_fp8 ||
+        !is_sparse_latent(call->model) || deployment->gpu_facts == NULL || deployment->gpu_facts->compute_major < 10)
+        return KVA_OK;
+    deployment->kv_type = "fp8_e4m3";
+    return kva_assume(call, "KV dtype fp8_e4m3: what sparse latent attention takes on Blackwell");
+}
+
+// "64,32": a backend's sizes; the first is the one that it falls back to.
+static bool takes(const char *sizes, uint64_t page)
+{
+    for (const char *at = sizes; at != NULL; at = strchr(at, ',') != NULL ? strchr(at, ',') + 1 : NULL)
+        if (strtoull(at, NULL, 10) == page)
+            return true;
+    return false;
+}
+
+static enum kva_status resolve_page(struct kva_call *call)
+{
+    const struct sglang *sglang = call->behaviours;
+    struct kva_deployment *deployment = call->deployment;
+    const uint64_t asked = deployment->block_size;
+    const char *own = sglang_rule(call, "architecture_pages");
+    const char *backend = kva_rule(call, "backend_pages", deployment->attention_backend);
+    const uint64_t page = own != NULL ? strtoull(own, NULL, 10) : asked > 0 ? asked : sglang->page_size;
+    deployment->block_size = backend != NULL && !takes(backend, page) ? strtoull(backend, NULL, 10) : page;
+    const unsigned long long tokens = deployment->block_size;
+    if (asked == deployment->block_size)
+        return KVA_OK;
+    if (backend != NULL && deployment->block_size != page)
+        return kva_assume(call, "pages of %llu tokens: what the backend %s takes", tokens,
+                          deployment->attention_backend);
+    if (own != NULL)
+        return kva_assume(call, "pages of %llu tokens: what SGLang sets for %s", tokens, call->model->architecture);
+    return kva_assume(call, "pages of %llu token%s: the default; an attention backend may want other ones", tokens,
+                      tokens == 1 ? "" : "s");
+}
+
+static enum kva_status check_ranks(struct kva_call *call)
+{
+    const struct kva_deployment *deployment = call->deployment;
+    if (deployment->dcp > 1 || deployment->pcp > 1)
+        return kva_fail(call->error, KVA_REFUSED, NULL, "dcp",
+                        "how SGLang deals out rows for context parallelism was not read");
+    if (deployment->dp_attention == KVA_ON && deployment->tp % deployment->dp != 0)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "dp_attention",
+                        "%llu tensor ranks cannot be divided among %llu ranks of data-parallel attention",
+                        (unsigned long long)deployment->tp, (unsigned long long)deployment->dp);
+    return KVA_OK;
+}
+
+static enum kva_status check_ratios(struct kva_call *call)
+{
+    const struct kva_deployment *deployment = call->deployment;
+    if (!(deployment->swa_ratio >= 0 && deployment->swa_ratio <= 1))
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "swa_ratio", "%g is not above 0 and at most 1",
+                        deployment->swa_ratio);
+    if (!(deployment->mamba_ratio >= 0 && deployment->mamba_ratio < 1e6))
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "mamba_ratio", "%g is not a ratio of bytes",
+                        deployment->mamba_ratio);
+    return KVA_OK;
+}
+
+static enum kva_status resolve_draft(struct kva_call *call)
+{
+    struct kva_deployment *deployment = call->deployment;
+    if (deployment->spec_tokens == 0 || deployment->draft_layers > 0)
+        return KVA_OK;
+    deployment->draft_layers = kva_max(call->model->mtp_layers, 1);
+    return kva_assume(call, "%llu draft layer%s of the target's shape: %s",
+                      (unsigned long long)deployment->draft_layers, deployment->draft_layers == 1 ? "" : "s",
+                      call->model->mtp_layers > 0 ? "the model's own" : "as EAGLE's");
+}
+
+static enum kva_status resolve(struct kva_call *call)
+{
+    enum kva_status status = resolve_kv_type(call);
+    if (status == KVA_OK)
+        status = kva_resolve_common(call);
+    if (status == KVA_OK)
+        status = check_ranks(call);
+    if (status == KVA_OK)
+        status = check_ratios(call);
+    if (status == KVA_OK)
+        status = resolve_page(call);
+    if (status == KVA_OK)
+        status = resolve_draft(call);
+    return status;
+}
+
+static enum kva_status allocate(struct kva_call *call, struct kva_engine_allocation *allocation)
+{
+    return sglang_is_dsv4(call->model) ? sglang_dsv4_allocate(call, allocation) : sglang_allocate(call, allocation);
+}
+
+static enum kva_status print_lines(struct kva_call *call, const struct kva_engine_allocation *allocation)
+{
+    return sglang_is_dsv4(call->model) ? sglang_dsv4_print(call) : sglang_print_lines(call, allocation);
+}
+
+const struct kva_engine kva_engine_sglang = {
+    .id = "sglang",
+    .behaviours = BEHAVIOURS,
+    .n_behaviours = sizeof BEHAVIOURS / sizeof *BEHAVIOURS,
+    .behaviours_size = sizeof(struct sglang),
+    .resolve = resolve,
+    .budget = sglang_budget,
+    .allocate = allocate,
+    .print_lines = print_lines,
+};

@@ -1,0 +1,249 @@
+// SGLang's allocation: what the sequences asked for make the pools hold, and what a budget makes of them.
+#include "base/checked.h"
+#include "base/error.h"
+#include "engine/parallel.h"
+#include "engine/sglang.h"
+
+static enum kva_status too_large(const struct kva_call *call)
+{
+    return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
+}
+
+// ---------------------------------------------------------------- layers
+
+static enum kva_status allocate_layers(struct kva_call *call, const struct sglang_shape *shape,
+                                       const struct sglang_sizes *sizes, struct kva_engine_allocation *allocation)
+{
+    const uint64_t sequences = call->deployment->sequences;
+    for (size_t i = 0; i < call->model->n_layers; i++) {
+        struct kva_engine_layer *layer = &allocation->layers[i];
+        const struct sglang_layer *mine = &shape->layers[i];
+        const uint64_t tokens = mine->windowed ? sizes->swa : sizes->full;
+        layer->stage = mine->stage;
+        layer->rows = mine->k > 0 ? tokens / sequences : 0;
+        if (!kva_add_product(&layer->bytes, tokens, mine->k + mine->v + mine->index) ||
+            !kva_add_product(&layer->bytes, sizes->slots, mine->conv + mine->ssm))
+            return too_large(call);
+    }
+    return KVA_OK;
+}
+
+// ---------------------------------------------------------------- pools
+
+struct filter {
+    bool windowed, full, states;
+};
+
+static uint32_t *layers_of(struct kva_call *call, const struct sglang_shape *shape, uint32_t stage, struct filter want,
+                           size_t *n)
+{
+    const struct kva_model *model = call->model;
+    uint32_t *layers = kva_arena_alloc(call->arena, model->n_layers + 1, sizeof *layers);
+    *n = 0;
+    for (size_t i = 0; layers != NULL && i < model->n_layers; i++) {
+        const struct sglang_layer *layer = &shape->layers[i];
+        if (layer->stage == stage &&
+            ((want.windowed && layer->windowed) || (want.full && layer->k > 0 && !layer->windowed) ||
+             (want.states && layer->conv + layer->ssm > 0)))
+            layers[(*n)++] = model->layers[i].index;
+    }
+    return layers;
+}
+
+// A pool of `blocks` blocks of `tokens` tokens or one state each, and one more that padded tokens are written to.
+static enum kva_status add_pool(struct kva_call *call, struct kva_engine_allocation *allocation, const char *name,
+                                uint32_t *layers, size_t n_layers, uint64_t tokens, uint64_t block_bytes,
+                                uint64_t blocks)
+{
+    struct kva_pool *pool = &allocation->pools[allocation->n_pools++];
+    *pool = (struct kva_pool){.name = name,
+                              .layers = layers,
+                              .n_layers = n_layers,
+                              .block_tokens = tokens,
+                              .page_bytes = block_bytes,
+                              .blocks = blocks};
+    return kva_mul(block_bytes, blocks, &pool->bytes) ? KVA_OK : too_large(call);
+}
+
+static enum kva_status list_pools(struct kva_call *call, const struct sglang_shape *shape,
+                                  const struct sglang_sizes *sizes, struct kva_engine_allocation *allocation,
+                                  uint64_t table, uint64_t map)
+{
+    enum { MOST = 7 };
+    const struct sglang_stage *stage = &shape->stages[allocation->stage];
+    const uint64_t page = call->deployment->block_size;
+    const uint64_t full = stage->full_k + stage->full_v + stage->index, swa = stage->swa_k + stage->swa_v;
+    const uint64_t slot = stage->conv + stage->ssm, draft = shape->draft_k + shape->draft_v;
+    size_t n;
+    uint32_t *layers;
+    enum kva_status status = KVA_OK;
+    allocation->pools = kva_arena_alloc(call->arena, MOST, sizeof *allocation->pools);
+    if (allocation->pools == NULL)
+        return kva_fail_memory(call->error, MOST * sizeof *allocation->pools);
+    if (swa > 0) {
+        layers = layers_of(call, shape, allocation->stage, (struct filter){.windowed = true}, &n);
+        status = layers == NULL
+                     ? kva_fail_memory(call->error, n)
+                     : add_pool(call, allocation, "windowed", layers, n, page, page * swa, sizes->swa / page + 1);
+    }
+    if (status == KVA_OK && full > 0) {
+        layers = layers_of(call, shape, allocation->stage, (struct filter){.full = true}, &n);
+        status = layers == NULL ? kva_fail_memory(call->error, n)
+                                : add_pool(call, allocation,
+                                           shape->index_row > 0 ? "latent and index"
+                                           : shape->latent      ? "latent"
+                                                                : "full",
+                                           layers, n, page, page * full, sizes->full / page + 1);
+    }
+    if (status == KVA_OK && slot > 0) {
+        layers = layers_of(call, shape, allocation->stage, (struct filter){.states = true}, &n);
+        status = layers == NULL ? kva_fail_memory(call->error, n)
+                                : add_pool(call, allocation, "states", layers, n, 0, slot, sizes->slots + 1);
+        if (status == KVA_OK && sizes->draft_slots > 0)
+            status = add_pool(call, allocation, "states of draft tokens", layers, n, 0,
+                              slot * call->deployment->spec_tokens, sizes->draft_slots + 1);
+    }
+    if (status == KVA_OK && draft > 0)
+        status = add_pool(call, allocation, "draft", NULL, 0, page, page * draft, sizes->tokens / page + 1);
+    if (status == KVA_OK)
+        status = add_pool(call, allocation, "tokens of requests", NULL, 0, 0, table, 1);
+    if (status == KVA_OK && map > 0)
+        status = add_pool(call, allocation, "windowed slots of tokens", NULL, 0, 0, map, 1);
+    return status;
+}
+
+// ---------------------------------------------------------------- the stage that holds most
+
+static enum kva_status pick_stage(struct kva_call *call, const struct sglang_shape *shape,
+                                  const struct sglang_sizes *sizes, struct kva_engine_allocation *allocation,
+                                  uint64_t tables)
+{
+    uint64_t most = 0, sum = 0, ranks;
+    for (uint64_t s = 0; s < shape->pp; s++) {
+        uint64_t pools, used;
+        if (!sglang_stage_bytes(call, shape, &shape->stages[s], sizes, &pools, &used) ||
+            !kva_add(pools, tables, &pools) || !kva_add(sum, pools, &sum))
+            return too_large(call);
+        if (s > 0 && pools <= most)
+            continue;
+        most = pools;
+        allocation->stage = (uint32_t)s;
+        allocation->unassigned = pools - used;
+    }
+    // ranks of data-parallel attention are among the tensor ranks
+    ranks = call->deployment->tp * (call->deployment->dp_attention == KVA_ON ? 1 : call->deployment->dp);
+    return kva_mul(sum, ranks, &allocation->total) ? KVA_OK : too_large(call);
+}
+
+// ---------------------------------------------------------------- capacity
+
+static uint64_t sequences_that_fit(const struct kva_call *call, const struct sglang_shape *shape,
+                                   const struct sglang_sizes *sizes)
+{
+    const uint64_t page = call->deployment->block_size, context = call->deployment->context;
+    const uint64_t rows = kva_ceil_div(context, page) * page;
+    uint64_t n = sizes->requests;
+    if (sizes->full > 0)
+        n = kva_min(n, sizes->full / rows);
+    if (sizes->swa > 0)
+        n = kva_min(n, sizes->swa / sglang_windowed_tokens(call, shape, context));
+    return n;
+}
+
+static uint64_t longest_context(const struct kva_call *call, const struct sglang_shape *shape,
+                                const struct sglang_sizes *sizes)
+{
+    if (sizes->full == 0 && sizes->swa == 0)
+        return KVA_UNKNOWN;
+    if (sizes->swa > 0 && sizes->swa < sglang_windowed_tokens(call, shape, UINT64_C(1) << 60))
+        return sizes->full > 0 ? kva_min(sizes->swa, sizes->full) : sizes->swa;
+    return sizes->full > 0 ? sizes->full : call->model->context_limit;
+}
+
+static enum kva_status fill_capacity(struct kva_call *call, const struct sglang_shape *shape,
+                                     struct kva_engine_allocation *allocation)
+{
+    const struct kva_deployment *deployment = call->deployment;
+    struct kva_capacity *capacity = &allocation->capacity;
+    struct sglang_sizes sizes;
+    if (deployment->kv_bytes == 0 && deployment->kv_tokens == 0) {
+        capacity->max_context = KVA_UNKNOWN;
+        return KVA_OK;
+    }
+    enum kva_status status = sglang_sizes_of(call, shape, deployment->kv_bytes > 0 ? deployment->kv_bytes : UINT64_MAX,
+                                             deployment->kv_tokens, &sizes);
+    if (status != KVA_OK)
+        return status;
+    *capacity = (struct kva_capacity){.known = true, .budget = deployment->kv_bytes, .tokens = sizes.tokens};
+    for (uint64_t s = 0; s < shape->pp; s++) {
+        uint64_t pools, used;
+        if (!sglang_stage_bytes(call, shape, &shape->stages[s], &sizes, &pools, &used))
+            return too_large(call);
+        capacity->reserved = kva_max(capacity->reserved, pools);
+    }
+    capacity->refusal = sizes.refusal;
+    capacity->sequences_at_context = sizes.refusal == NULL ? sequences_that_fit(call, shape, &sizes) : 0;
+    capacity->max_context = sizes.refusal == NULL ? longest_context(call, shape, &sizes) : 0;
+    capacity->fits = capacity->sequences_at_context >= deployment->sequences;
+    return KVA_OK;
+}
+
+// ---------------------------------------------------------------- all of it
+
+static bool masks_windows(const struct kva_call *call, const struct sglang_shape *shape)
+{
+    for (size_t i = 0; !shape->hybrid && i < call->model->n_layers; i++)
+        for (size_t c = 0; c < call->model->layers[i].n_caches; c++) {
+            const struct kva_cache *cache = &call->model->layers[i].caches[c];
+            if ((cache->kind == KVA_CACHE_SLIDING || cache->kind == KVA_CACHE_CHUNKED) &&
+                cache->window < call->deployment->context)
+                return true;
+        }
+    return false;
+}
+
+static bool shares(const struct kva_call *call)
+{
+    for (size_t i = 0; i < call->model->n_layers; i++)
+        for (size_t c = 0; c < call->model->layers[i].n_caches; c++)
+            if (call->model->layers[i].caches[c].reads_layer >= 0)
+                return true;
+    return false;
+}
+
+static const char *why(const struct kva_call *call, const struct sglang_shape *shape)
+{
+    if (masks_windows(call, shape))
+        return "windowed layers keep the whole context: this version has no pool of its own for them";
+    if (shares(call))
+        return "layers that read another layer's cache get buffers of their own; windowed ones a share of the full "
+               "pool";
+    if (shape->hybrid)
+        return "the windowed pool is a share of the full one, whatever the window is";
+    if (shape->states)
+        return "a request may need several states, and the table of the requests' tokens is as long as the context";
+    return "a padding page, and the table of the requests' tokens";
+}
+
+enum kva_status sglang_allocate(struct kva_call *call, struct kva_engine_allocation *allocation)
+{
+    struct sglang_shape shape;
+    struct sglang_sizes sizes;
+    uint64_t table, map;
+    enum kva_status status = sglang_shape_of(call, &shape);
+    if (status == KVA_OK)
+        status = sglang_sizes_asked(call, &shape, &sizes);
+    if (status != KVA_OK)
+        return status;
+    if (!sglang_tables(call, &shape, &sizes, &table, &map))
+        return too_large(call);
+    status = allocate_layers(call, &shape, &sizes, allocation);
+    if (status == KVA_OK)
+        status = pick_stage(call, &shape, &sizes, allocation, table + map);
+    if (status == KVA_OK)
+        status = list_pools(call, &shape, &sizes, allocation, table, map);
+    if (status == KVA_OK)
+        status = fill_capacity(call, &shape, allocation);
+    allocation->overpay_why = why(call, &shape);
+    return status;
+}
