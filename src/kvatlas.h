@@ -298,12 +298,30 @@ enum kva_switch { KVA_UNSET = 0, KVA_OFF, KVA_ON };
 // An accelerator, as data/gpus.yaml describes it. Memory is what the driver reports, not what the vendor sells.
 struct kva_gpu {
     const char *id, *name, *vendor;  // "h100-sxm", "NVIDIA H100 80GB HBM3", "nvidia"
-    uint64_t total_bytes;            // what CUDA's totalGlobalMem (torch, vLLM, SGLang, llama.cpp) says
+    uint64_t total_bytes;            // what CUDA's totalGlobalMem (torch, vLLM, SGLang, llama.cpp) says; 0: not known
+    const char *total_basis;         // how that is known: "measured", "printed", "derived", "bound"; NULL: it is not
+    uint64_t reported_bytes;         // total as nvidia-smi prints it; 0: not known
+    double sold_bytes;               // as it is sold, 10^9 bytes for each GB; 0: not known
     double bytes_per_second;         // peak read bandwidth of its memory; 0: not known
     double bf16_flops;               // dense bf16 operations per second; 0: not known
+    const char *compute;             // "9.0", "gfx942"; NULL: not known
     uint32_t compute_major, compute_minor;
-    bool fp8, fp4;
+    bool fp8, fp4;              // matrix units for them
+    bool fp8_known, fp4_known;  // whether anybody says so
+    bool unified;               // memory is shared with the CPU
+    const char **references;    // "id: title, URL"
+    size_t n_references;
 };
+
+// The accelerator that `name` means, whatever the case and the dashes of it and whether the maker is named: "h100",
+// "NVIDIA H100 80GB HBM3", "4090". It lives as long as the atlas. Errors: KVA_REFUSED (none, with the nearest name),
+// KVA_BAD_INPUT (gpus.yaml breaks its schema), KVA_MACHINE.
+enum kva_status kva_gpu_find(struct kva_atlas *atlas, const char *name, const struct kva_gpu **gpu,
+                             struct kva_error *error);
+// The accelerators one of whose names, or whose vendor, holds `query` (NULL: all), in the catalogue's order. gpus: a
+// list of *n that lives as long as the atlas does; free() it.
+enum kva_status kva_gpus_open(struct kva_atlas *atlas, const char *query, const struct kva_gpu ***gpus, size_t *n,
+                              struct kva_error *error);
 
 // What a person chooses. One structure for all engines: each field can be set by the spelling that an engine's users
 // type (kva_deployment_set). Zero, NULL and KVA_UNSET mean: not said. Strings are the caller's, or live as long as the

@@ -24,6 +24,7 @@ static const struct kva_command COMMANDS[] = {
     {"verify", "[SUITE|MODEL...]", "run and compare, for CI",
      RESULT | RUN | BIT(TOKENS) | BIT(PREFILL) | BIT(JSON) | BIT(JUNIT), 0, SIZE_MAX, kva_cli_verify},
     {"engines", "[ENGINE]", "the engines, their versions, and how one of them behaves", RESULT, 0, 1, kva_cli_engines},
+    {"gpus", "[QUERY]", "the accelerators that --gpu names", RESULT, 0, 1, kva_cli_gpus},
     {"models", "[QUERY]", "the catalogue: real models by name, family and type", RESULT | BIT(FAMILY) | BIT(TYPE), 0, 1,
      kva_cli_models},
 };

@@ -42,6 +42,10 @@ enum kva_status kva_report_plans(const struct kva_plan_set *set, const struct kv
 enum kva_status kva_report_engines(struct kva_engine_info *const *infos, size_t n_infos,
                                    const struct kva_report_style *style, struct kva_text *out, struct kva_error *error);
 
+// The accelerators of the catalogue.
+enum kva_status kva_report_gpus(const struct kva_gpu *const *gpus, size_t n_gpus, const struct kva_report_style *style,
+                                struct kva_text *out, struct kva_error *error);
+
 // A line of a stream that could not be planned: {"schema":"kvatlas/error/1",...} on one line. id may be NULL.
 enum kva_status kva_report_bad_line(uint64_t line, const char *id, const struct kva_error *bad, struct kva_text *out,
                                     struct kva_error *error);
