@@ -192,6 +192,11 @@ static enum kva_status fill(struct kva_atlas *atlas, struct kva_plan *plan, stru
         status = plan_totals(plan, call, &allocation);
     if (status != KVA_OK)
         return status;
+    struct kva_kv_type *format = kva_arena_alloc(plan->arena, 1, sizeof *format);
+    if (format == NULL)
+        return kva_fail_memory(call->error, sizeof *format);
+    *format = call->kv_format;
+    plan->kv_format = format;
     plan->pools = allocation.pools;
     plan->n_pools = allocation.n_pools;
     plan->prints = call->prints.lines;
