@@ -484,6 +484,7 @@ struct kva_capacity {
 };
 
 struct kva_kv_type;
+struct kva_decode;
 
 struct kva_plan {
     const struct kva_model *model;
@@ -509,6 +510,7 @@ struct kva_plan {
     struct kva_print_line *prints;
     size_t n_prints;
     const struct kva_kv_type *kv_format;  // bytes of a row of the cache, as the engine keeps it
+    struct kva_decode *decode;            // kva_decode_cost of it, where somebody asked; NULL: nobody did
     void *arena;
 };
 
@@ -556,12 +558,10 @@ struct kva_decode {
     bool compute_bound;
     const char *notes[KVA_MAX_DECODE_NOTES];  // what was counted how
     size_t n_notes;
-    void *arena;
 };
-// Errors: KVA_BAD_INPUT (overflow), KVA_REFUSED (encoder states whose length is not known), KVA_MACHINE. The plan must
-// outlive what it is of.
-enum kva_status kva_decode_cost(const struct kva_plan *plan, struct kva_decode **decode, struct kva_error *error);
-void kva_decode_free(struct kva_decode *decode);
+// Works out plan->decode, unless it is there. Errors: KVA_BAD_INPUT (overflow), KVA_REFUSED (encoder states whose
+// length is not known), KVA_MACHINE.
+enum kva_status kva_decode_cost(struct kva_plan *plan, struct kva_error *error);
 
 // ---------------------------------------------------------------- does it fit, and what would make it
 
@@ -584,7 +584,7 @@ struct kva_fit_point {
 };
 
 struct kva_fit {
-    struct kva_plan *plan;  // as asked; owned
+    struct kva_plan *plan;  // as asked, with its decode cost; owned
     bool fits;
     uint64_t max_context;    // largest at which the asked sequences fit, up to the larger of the model's limit and the
                              // context asked for; 0: none; KVA_UNKNOWN: without a limit, any
@@ -595,7 +595,6 @@ struct kva_fit {
     size_t n_knobs;
     struct kva_fit_point *points;  // of a sweep
     size_t n_points;
-    struct kva_decode *decode;  // owned
     void *arena;
 };
 

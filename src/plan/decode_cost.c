@@ -287,22 +287,19 @@ static void roofline(struct count *count)
         note(count, "the stages of a pipeline run one after another: a token takes what all of them take");
 }
 
-enum kva_status kva_decode_cost(const struct kva_plan *plan, struct kva_decode **decode, struct kva_error *error)
+enum kva_status kva_decode_cost(struct kva_plan *plan, struct kva_error *error)
 {
-    *decode = NULL;
-    struct kva_arena *arena = kva_arena_new();
-    struct kva_decode *made = arena != NULL ? kva_arena_alloc(arena, 1, sizeof *made) : NULL;
-    if (made == NULL) {
-        kva_arena_free(arena);
+    if (plan->decode != NULL)
+        return KVA_OK;
+    struct kva_decode *made = kva_arena_alloc(plan->arena, 1, sizeof *made);
+    if (made == NULL)
         return kva_fail_memory(error, sizeof *made);
-    }
-    made->arena = arena;
     made->context = plan->deployment.context;
     made->sequences = plan->deployment.sequences;
     const uint64_t heads = value_of(plan->model, "heads", KVA_UNKNOWN);
     struct count count = {.plan = plan,
                           .decode = made,
-                          .arena = arena,
+                          .arena = plan->arena,
                           .heads = heads == KVA_UNKNOWN ? heads : kva_heads_ceil(heads, plan->deployment.tp),
                           .experts = value_of(plan->model, "experts", 0),
                           .used = value_of(plan->model, "experts_used", 0),
@@ -313,19 +310,11 @@ enum kva_status kva_decode_cost(const struct kva_plan *plan, struct kva_decode *
         for (size_t c = 0; status == KVA_OK && c < layer->n_caches; c++)
             status = count_cache(&count, &layer->caches[c], &made->kinds[count.kind_of[i]]);
     }
-    if (status != KVA_OK) {
-        kva_arena_free(arena);
+    if (status != KVA_OK)
         return status;
-    }
     count_weights(&count);
     sum(&count);
     roofline(&count);
-    *decode = made;
+    plan->decode = made;
     return KVA_OK;
-}
-
-void kva_decode_free(struct kva_decode *decode)
-{
-    if (decode != NULL)
-        kva_arena_free(decode->arena);
 }

@@ -47,7 +47,7 @@ static enum kva_status find_context(struct fitting *fitting)
     deployment->auto_context = false;
     enum kva_status status = kva_search_largest(&fitting->search, &deployment->context, most, &fit->max_context);
     *deployment = before;
-    fit->limited_by_model = limit > 0 && fit->max_context == most;
+    fit->limited_by_model = limit > 0 && fit->max_context == limit && most == limit;
     return status;
 }
 
@@ -138,7 +138,7 @@ static enum kva_status run(struct fitting *fitting, const struct kva_fit_options
     if (status == KVA_OK && options->sweep)
         status = sweep(fitting, options);
     if (status == KVA_OK)
-        status = kva_decode_cost(fit->plan, &fit->decode, fitting->error);
+        status = kva_decode_cost(fit->plan, fitting->error);
     return status;
 }
 
@@ -170,6 +170,5 @@ void kva_fit_free(struct kva_fit *fit)
     if (fit == NULL)
         return;
     kva_plan_free(fit->plan);
-    kva_decode_free(fit->decode);
     kva_arena_free(fit->arena);
 }

@@ -220,7 +220,8 @@ enum kva_status kva_plan_make(struct kva_atlas *atlas, const struct kva_model *m
     made->arena = arena;
     if (deployment != NULL)
         made->deployment = *deployment;
-    struct kva_call call = {.atlas = atlas, .model = model, .deployment = &made->deployment, .arena = arena, .error = error};
+    struct kva_call call = {
+        .atlas = atlas, .model = model, .deployment = &made->deployment, .arena = arena, .error = error};
     enum kva_status status = fill(atlas, made, &call);
     if (status != KVA_OK)
         kva_arena_free(arena);
