@@ -2,15 +2,17 @@
 
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/facts.h"
 #include "model/atlas.h"
 #include "model/schema_words.h"
 #include "model/yaml.h"
 
 struct row {
-    char *engine, *basis, *about;
-    uint64_t activation, activation_experts, graphs, other, other_ranks;
+    char *engine, *since, *basis, *about;
+    uint64_t activation, logits, sequences, sequences_large, large_bytes, graphs, other, other_ranks;
     char **references;
     unsigned n_references;
 };
@@ -23,8 +25,12 @@ struct file {
 #define BYTES(key, member) CYAML_FIELD_UINT(key, CYAML_FLAG_OPTIONAL, struct row, member)
 static const cyaml_schema_field_t ROW_FIELDS[] = {
     TEXT("engine", struct row, engine),
+    TEXT_OPTIONAL("since", struct row, since),
     BYTES("activation", activation),
-    BYTES("activation_experts", activation_experts),
+    BYTES("logits", logits),
+    BYTES("sequences", sequences),
+    BYTES("sequences_large", sequences_large),
+    BYTES("large_bytes", large_bytes),
     BYTES("graphs", graphs),
     BYTES("other", other),
     BYTES("other_ranks", other_ranks),
@@ -94,10 +100,27 @@ static enum kva_status open_file(struct kva_atlas *atlas, const struct file **op
     return status;
 }
 
-static bool has_experts(const struct kva_model *model)
+static bool holds(const struct kva_call *call, const struct row *row)
 {
-    const struct kva_value *experts = kva_model_value(model, "experts");
-    return (experts != NULL && experts->count > 1) || strstr(model->model_type, "moe") != NULL;
+    bool comparable;
+    if (strcmp(row->engine, call->engine->id) != 0)
+        return false;
+    return row->since == NULL || kva_version_compare(call->version->version, row->since, &comparable) >= 0;
+}
+
+// The larger of the least and the logits of all sequences that the engine expects.
+static uint64_t activation(const struct kva_call *call, const struct row *row)
+{
+    const struct kva_deployment *deployment = call->deployment;
+    const struct kva_value *vocab = kva_model_value(call->model, "vocab");
+    const bool large = row->large_bytes > 0 && deployment->gpu_bytes >= row->large_bytes;
+    const uint64_t expected = large ? row->sequences_large : row->sequences;
+    uint64_t bytes;
+    if (vocab == NULL || vocab->type != KVA_COUNT ||
+        !kva_mul3(deployment->max_sequences > 0 ? deployment->max_sequences : expected, vocab->count, row->logits,
+                  &bytes))
+        return row->activation;
+    return kva_max(row->activation, bytes);
 }
 
 // `allowed` where *field is not said.
@@ -122,14 +145,12 @@ enum kva_status kva_allowances_fill(struct kva_call *call)
         return KVA_OK;
     enum kva_status status = open_file(call->atlas, &file, call->error);
     for (unsigned i = 0; status == KVA_OK && i < file->n_rows; i++)
-        if (strcmp(file->rows[i].engine, call->engine->id) == 0)
+        if (holds(call, &file->rows[i]))
             row = &file->rows[i];
     if (row == NULL)
         return status;
-    const bool experts = row->activation_experts > 0 && has_experts(call->model);
     const bool ranks = row->other_ranks > 0 && deployment->tp * deployment->pp > 1;
-    status = fill(call, &deployment->activation_bytes, experts ? row->activation_experts : row->activation,
-                  "activations", "--activation-bytes", row);
+    status = fill(call, &deployment->activation_bytes, activation(call, row), "activations", "--activation-bytes", row);
     if (status == KVA_OK)
         status = fill(call, &deployment->graph_bytes, row->graphs, "CUDA graphs", "--graph-bytes", row);
     if (status == KVA_OK)

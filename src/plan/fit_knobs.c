@@ -43,7 +43,7 @@ static const struct knob KNOBS[] = {
     {"--ubatch-size", LOWER, FIELD(ubatch), {NULL}, "prompts are read in smaller pieces"},
     {"--enable-prefix-caching", SET, FIELD(prefix_caching), {"off"}, "prompts seen before are read again"},
     {"--num-speculative-tokens", CLEAR, FIELD(spec_tokens), {NULL}, "no speculative decoding: slower answers"},
-    {"--kv-dtype", SET, FIELD(kv_type), {"fp8", "q8_0", "int8"}, "cached values are rounded to 8 bits"},
+    {"--kv-dtype", SET, FIELD(kv_type), {"fp8", "fp8_e4m3", "q8_0", "int8"}, "cached values are rounded to 8 bits"},
     {"--kv-dtype", SET, FIELD(kv_type), {"nvfp4", "q4_0", "int4"}, "cached values are rounded to 4 bits"},
     {"--sequences", LOWER, FIELD(sequences), {NULL}, "fewer sequences at a time"},
     {"--context", LOWER, FIELD(context), {NULL}, "shorter sequences"},
