@@ -303,12 +303,30 @@ enum kva_switch { KVA_UNSET = 0, KVA_OFF, KVA_ON };
 // An accelerator, as data/gpus.yaml describes it. Memory is what the driver reports, not what the vendor sells.
 struct kva_gpu {
     const char *id, *name, *vendor;  // "h100-sxm", "NVIDIA H100 80GB HBM3", "nvidia"
-    uint64_t total_bytes;            // what CUDA's totalGlobalMem (torch, vLLM, SGLang, llama.cpp) says
+    uint64_t total_bytes;            // what CUDA's totalGlobalMem (torch, vLLM, SGLang, llama.cpp) says; 0: not known
+    const char *total_basis;         // how that is known: "measured", "printed", "derived", "bound"; NULL: it is not
+    uint64_t reported_bytes;         // total as nvidia-smi prints it; 0: not known
+    double sold_bytes;               // as it is sold, 10^9 bytes for each GB; 0: not known
     double bytes_per_second;         // peak read bandwidth of its memory; 0: not known
     double bf16_flops;               // dense bf16 operations per second; 0: not known
+    const char *compute;             // "9.0", "gfx942"; NULL: not known
     uint32_t compute_major, compute_minor;
-    bool fp8, fp4;
+    bool fp8, fp4;              // matrix units for them
+    bool fp8_known, fp4_known;  // whether anybody says so
+    bool unified;               // memory is shared with the CPU
+    const char **references;    // "id: title, URL"
+    size_t n_references;
 };
+
+// The accelerator that `name` means, whatever the case and the dashes of it and whether the maker is named: "h100",
+// "NVIDIA H100 80GB HBM3", "4090". It lives as long as the atlas. Errors: KVA_REFUSED (none, with the nearest name),
+// KVA_BAD_INPUT (gpus.yaml breaks its schema), KVA_MACHINE.
+enum kva_status kva_gpu_find(struct kva_atlas *atlas, const char *name, const struct kva_gpu **gpu,
+                             struct kva_error *error);
+// The accelerators one of whose names, or whose vendor, holds `query` (NULL: all), in the catalogue's order. gpus: a
+// list of *n that lives as long as the atlas does; free() it.
+enum kva_status kva_gpus_open(struct kva_atlas *atlas, const char *query, const struct kva_gpu ***gpus, size_t *n,
+                              struct kva_error *error);
 
 // What a person chooses. One structure for all engines: each field can be set by the spelling that an engine's users
 // type (kva_deployment_set). Zero, NULL and KVA_UNSET mean: not said. Strings are the caller's, or live as long as the
@@ -472,6 +490,9 @@ struct kva_capacity {
     const char *refusal;   // the engine's own words when it does not start; NULL: it starts
 };
 
+struct kva_kv_type;
+struct kva_decode;
+
 struct kva_plan {
     const struct kva_model *model;
     struct kva_deployment deployment;  // resolved
@@ -495,6 +516,8 @@ struct kva_plan {
     struct kva_capacity capacity;
     struct kva_print_line *prints;
     size_t n_prints;
+    const struct kva_kv_type *kv_format;  // bytes of a row of the cache, as the engine keeps it
+    struct kva_decode *decode;            // kva_decode_cost of it, where somebody asked; NULL: nobody did
     void *arena;
 };
 
@@ -509,6 +532,93 @@ void kva_plan_free(struct kva_plan *plan);
 // KVA_BAD_INPUT (dtype unknown, overflow), KVA_REFUSED (a cross cache whose length is not known).
 enum kva_status kva_need_bytes(const struct kva_cache *cache, uint64_t context, enum kva_dtype kv_dtype,
                                enum kva_dtype model_dtype, uint64_t *bytes, struct kva_error *error);
+
+// ---------------------------------------------------------------- what one decoded token costs
+
+// Layers of one kind, or what stands outside the layers. Of one tensor-parallel rank.
+struct kva_decode_kind {
+    const char *name;        // the kind of layer: "sliding"; "head" for what is outside
+    const char *grows;       // how what it reads depends on the context: "with the context", "not", ...
+    size_t layers;           // 0: outside the layers
+    uint64_t weight_bytes;   // read once a step, whatever the number of sequences; KVA_UNKNOWN
+    uint64_t cache_read;     // bytes of one sequence, each reader of a shared cache counted
+    uint64_t cache_written;  // bytes of one sequence
+    uint64_t flops;          // of one token: products with weights, attention and recurrence; KVA_UNKNOWN
+    double intensity;        // operations for each byte of a step; 0: not known
+};
+
+// Moving and computing that one step of decoding takes: one more token of each sequence, at the plan's context.
+#define KVA_MAX_DECODE_NOTES 8
+struct kva_decode {
+    uint64_t context, sequences;
+    struct kva_decode_kind *kinds;
+    size_t n_kinds;
+    uint64_t weight_bytes, cache_read, cache_written, flops;  // sums over the kinds
+    uint64_t step_bytes;                                      // weights + sequences x (read + written); KVA_UNKNOWN
+    uint64_t step_flops;                                      // sequences x flops; KVA_UNKNOWN
+    double intensity;                                         // step_flops / step_bytes; 0: not known
+    const struct kva_gpu *gpu;                                // NULL: none was named
+    // the roofline of the GPU: a bound that no implementation passes; 0: not known
+    double memory_seconds, compute_seconds;  // of a step
+    double tokens_per_second;                // of all sequences together
+    double balance;                          // operations a byte at which the GPU turns from memory- to compute-bound
+    bool compute_bound;
+    const char *notes[KVA_MAX_DECODE_NOTES];  // what was counted how
+    size_t n_notes;
+};
+// Works out plan->decode, unless it is there. Errors: KVA_BAD_INPUT (overflow), KVA_REFUSED (encoder states whose
+// length is not known), KVA_MACHINE.
+enum kva_status kva_decode_cost(struct kva_plan *plan, struct kva_error *error);
+
+// ---------------------------------------------------------------- does it fit, and what would make it
+
+// A change of the deployment that turns a no into a yes.
+struct kva_fit_knob {
+    const char *flag;   // "--kv-dtype"
+    const char *value;  // the mildest that works: the largest context, the least number of ranks
+    const char *now;    // what it is; "" when it is not said
+    const char *cost;   // what the change takes, one line
+};
+
+// The asked sequences at one context.
+struct kva_fit_point {
+    uint64_t context;
+    bool planned;  // false: the engine refuses it, `refusal` says why
+    bool fits;
+    uint64_t need, allocated, budget;
+    uint64_t max_sequences;  // that fit at this context; KVA_UNKNOWN: no number is too many
+    const char *refusal;
+};
+
+struct kva_fit {
+    struct kva_plan *plan;  // as asked, with its decode cost; owned
+    bool fits;
+    uint64_t max_context;    // largest at which the asked sequences fit, up to the larger of the model's limit and the
+                             // context asked for; 0: none; KVA_UNKNOWN: without a limit, any
+    bool limited_by_model;   // a larger context would fit, the model ends before
+    uint64_t max_sequences;  // most that fit at the asked context; KVA_UNKNOWN: no number is too many
+    bool weights_too_large;  // the weights and allowances alone leave nothing for caches
+    struct kva_fit_knob *knobs;  // only where it does not fit; what costs least first
+    size_t n_knobs;
+    struct kva_fit_point *points;  // of a sweep
+    size_t n_points;
+    void *arena;
+};
+
+struct kva_fit_options {
+    bool sweep;                // over powers of two up to the model's limit, or over `contexts`
+    const uint64_t *contexts;  // [n_contexts]
+    size_t n_contexts;
+    bool no_knobs;
+};
+
+// Every answer is found by planning, never by a straight line through two plans: a value works and the next one does
+// not. options may be NULL. KVA_OK also when it does not fit: see fit->fits. Errors: those of kva_plan_make for the
+// deployment as asked; KVA_BAD_INPUT when nothing says how much memory there is (gpu, gpu_bytes, kv_bytes).
+enum kva_status kva_fit_make(struct kva_atlas *atlas, const struct kva_model *model,
+                             const struct kva_deployment *deployment, const struct kva_fit_options *options,
+                             struct kva_fit **fit, struct kva_error *error);
+void kva_fit_free(struct kva_fit *fit);
 
 // ---------------------------------------------------------------- what the executor will allocate
 

@@ -25,4 +25,7 @@ const char *kva_human_count(uint64_t count, char *buffer);
 // "131072", "128k" (= 131072), "1m" (= 1048576), "131_072". False: not a count, negative, or beyond 2^63.
 bool kva_parse_count(const char *text, uint64_t *count);
 
+// The candidate that a person who typed `text` most likely meant; NULL when none is near.
+const char *kva_nearest(const char *text, const char *const *candidates, size_t n);
+
 #endif

@@ -3,6 +3,7 @@
 #ifndef KVA_CLI_CLI_H
 #define KVA_CLI_CLI_H
 
+#include "base/text.h"
 #include "cli/options.h"
 
 struct kva_command {
@@ -21,6 +22,8 @@ int kva_cli_explain(struct kva_options *options);
 int kva_cli_run(struct kva_options *options);
 int kva_cli_verify(struct kva_options *options);
 int kva_cli_engines(struct kva_options *options);
+int kva_cli_fit(struct kva_options *options);
+int kva_cli_gpus(struct kva_options *options);
 int kva_cli_models(struct kva_options *options);
 
 // Prints "kvatlas: <line>" on standard error. Returns the exit status.
@@ -53,8 +56,5 @@ struct kva_report_style kva_cli_style(const struct kva_options *options);
 
 // Writes a result to -o FILE or to standard output.
 enum kva_status kva_cli_write(const struct kva_options *options, const struct kva_text *text, struct kva_error *error);
-
-// The candidate that a person who typed `text` most likely meant; NULL when none is near.
-const char *kva_nearest(const char *text, const char *const *candidates, size_t n);
 
 #endif

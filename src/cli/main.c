@@ -16,14 +16,17 @@
 static const struct kva_command COMMANDS[] = {
     {"show", "MODEL", "what each layer caches, and why", RESULT | READ | BIT(WHY), 1, 1, kva_cli_show},
     {"plan", "MODEL", "need, allocated, overpay and sharing saved",
-     RESULT | READ | BIT(DEPLOYMENT) | BIT(ENGINE) | BIT(LAYERS) | BIT(NDJSON), 1, 1, kva_cli_plan},
+     RESULT | READ | BIT(DEPLOYMENT) | BIT(ENGINE) | BIT(LAYERS) | BIT(NDJSON) | BIT(DECODE_COST), 1, 1, kva_cli_plan},
     {"explain", "MODEL", "the formula of every number, with references", RESULT | READ | BIT(DEPLOYMENT) | BIT(ENGINE),
      1, 1, kva_cli_explain},
+    {"fit", "MODEL", "does it fit on a GPU, what is the most that does, and what would make it fit",
+     RESULT | READ | BIT(DEPLOYMENT) | BIT(ENGINE) | BIT(SWEEP) | BIT(CONTEXTS), 1, 1, kva_cli_fit},
     {"run", "MODEL", "execute it: predicted and measured side by side",
      RESULT | RUN | BIT(TOKENS) | BIT(PREFILL) | BIT(LOGITS) | BIT(PROFILE) | BIT(LAYERS), 1, 1, kva_cli_run},
     {"verify", "[SUITE|MODEL...]", "run and compare, for CI",
      RESULT | RUN | BIT(TOKENS) | BIT(PREFILL) | BIT(JSON) | BIT(JUNIT), 0, SIZE_MAX, kva_cli_verify},
     {"engines", "[ENGINE]", "the engines, their versions, and how one of them behaves", RESULT, 0, 1, kva_cli_engines},
+    {"gpus", "[QUERY]", "the accelerators that --gpu names", RESULT, 0, 1, kva_cli_gpus},
     {"models", "[QUERY]", "the catalogue: real models by name, family and type", RESULT | BIT(FAMILY) | BIT(TYPE), 0, 1,
      kva_cli_models},
 };

@@ -80,6 +80,11 @@ static const struct flag FLAGS[KVA_N_FLAGS] = {
     [KVA_FLAG_NDJSON] =
         {{"--ndjson"}, SWITCH, FIELD(ndjson), NULL, "one config a line on standard input, one plan a line out"},
     [KVA_FLAG_FAMILY] = {{"--family"}, TEXT, FIELD(family), "NAME", "only models of this family: dense, swa, ..."},
+    [KVA_FLAG_SWEEP] =
+        {{"--sweep"}, SWITCH, FIELD(sweep), NULL, "a table over contexts: powers of two up to the model's limit"},
+    [KVA_FLAG_CONTEXTS] = {{"--contexts"}, TEXT, FIELD(contexts), "LIST", "a table over these contexts: 8k,32k,128k"},
+    [KVA_FLAG_DECODE_COST] =
+        {{"--decode-cost"}, SWITCH, FIELD(decode_cost), NULL, "what a decoded token moves and computes"},
     [KVA_FLAG_TYPE] = {{"--type"}, TEXT, FIELD(type), "NAME", "only models of this model_type: llama, gemma3, ..."},
 };
 

@@ -41,6 +41,9 @@ enum kva_flag {
     KVA_FLAG_NDJSON,
     KVA_FLAG_FAMILY,
     KVA_FLAG_TYPE,
+    KVA_FLAG_SWEEP,
+    KVA_FLAG_CONTEXTS,
+    KVA_FLAG_DECODE_COST,
     KVA_N_FLAGS,
     KVA_FLAG_DEPLOYMENT = KVA_N_FLAGS  // whatever kva_deployment_set knows
 };
@@ -68,6 +71,8 @@ struct kva_options {
     const char *backend, *weights, *tokens, *logits, *json, *junit, *reference, *plan;
     uint64_t prompt_length, prefill, decode, seed, chunk, depth;
     bool no_prune, profile, fetch, ndjson;
+    bool sweep, decode_cost;
+    const char *contexts;       // of a sweep: "8k,32k"
     const char *family, *type;  // of a model of the catalogue
 
     void *memory;  // what kva_options_free releases

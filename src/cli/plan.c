@@ -75,6 +75,9 @@ int kva_cli_plan(struct kva_options *options)
     enum kva_status status = kva_cli_open(options, &atlas, &model, &error);
     if (status == KVA_OK)
         status = kva_cli_plans(options, atlas, model, &plans, &error);
+    const bool decode = options->decode_cost || options->deployment.gpu != NULL;
+    for (size_t p = 0; status == KVA_OK && decode && p < plans.n_plans; p++)
+        status = kva_decode_cost(plans.plans[p], &error);
     const struct kva_plan_set set = kva_cli_plan_set(&plans);
     if (status == KVA_OK)
         status = kva_report_plans(&set, &style, &text, &error);

@@ -21,6 +21,7 @@ struct kva_prints {
 
 // What every function of an engine is given.
 struct kva_call {
+    struct kva_atlas *atlas;  // NULL: built-in policies alone, and no catalogue of GPUs
     const struct kva_engine *engine;
     const struct kva_engine_version *version;
     const void *behaviours;  // the engine's struct, filled for this version

@@ -7,7 +7,9 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/allowances.h"
 #include "engine/cache_bytes.h"
+#include "engine/memory.h"
 #include "engine/parallel.h"
 
 static enum kva_status resolve_context(struct kva_call *call)
@@ -170,27 +172,13 @@ enum kva_status kva_resolve_kv_type(struct kva_call *call)
 
 // ---------------------------------------------------------------- memory
 
-// Weights on one rank: divided among tensor and pipeline ranks as evenly as that goes.
-static enum kva_status resolve_weights(struct kva_call *call)
-{
-    struct kva_deployment *deployment = call->deployment;
-    char human[KVA_HUMAN];
-    if (deployment->weight_bytes > 0)
-        return KVA_OK;
-    deployment->weight_bytes = call->model->weight_bytes;
-    if (deployment->weight_bytes == KVA_UNKNOWN)
-        return KVA_OK;
-    deployment->weight_bytes = kva_ceil_div(deployment->weight_bytes, deployment->tp * deployment->pp);
-    return kva_assume(call, "weights %s on a rank: %s%s", kva_human_bytes(deployment->weight_bytes, human),
-                      call->model->weight_source,
-                      deployment->tp * deployment->pp > 1 ? ", divided evenly among the ranks" : "");
-}
-
 enum kva_status kva_resolve_budget(struct kva_call *call)
 {
     const struct kva_deployment *deployment = call->deployment;
     if (deployment->kv_bytes > 0 || deployment->gpu_bytes == 0 || call->engine->budget == NULL)
         return KVA_OK;
-    enum kva_status status = resolve_weights(call);
+    enum kva_status status = kva_resolve_weights(call);
+    if (status == KVA_OK)
+        status = kva_allowances_fill(call);
     return status == KVA_OK ? call->engine->budget(call) : status;
 }

@@ -12,8 +12,8 @@ enum kva_status kva_resolve_common(struct kva_call *call);
 // model's. `auto` is the model's. Errors: KVA_BAD_INPUT, with the types that the engine takes.
 enum kva_status kva_resolve_kv_type(struct kva_call *call);
 
-// Where the GPU's memory is known and the bytes for caches are not given: the weights of one rank, then the engine's
-// own budget, into deployment->kv_bytes. Leaves everything alone otherwise.
+// Where the GPU's memory is known and the bytes for caches are not given: the weights of one rank and the allowances
+// beside them, then the engine's own budget, into deployment->kv_bytes. Leaves everything alone otherwise.
 enum kva_status kva_resolve_budget(struct kva_call *call);
 
 #endif

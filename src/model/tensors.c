@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "model/build.h"
+#include "model/quantization.h"
 
 enum { MAX_TENSORS = 1 << 20, MAX_CLASSES = 32 };
 
@@ -96,6 +97,8 @@ static enum kva_status measure(struct kva_build *build, const struct kva_arch_te
     if (status != KVA_OK || !*wanted)
         return status;
     tensor->dtype = from->dtype != KVA_DTYPE_NONE ? from->dtype : build->model->dtype;
+    if (tensor->dtype == KVA_DTYPE_NONE)
+        tensor->dtype = kva_quantization_dtype(build->quantization);
     *elements = 1;
     for (unsigned d = 0; d < from->n_shape; d++) {
         uint32_t dim;
@@ -107,6 +110,8 @@ static enum kva_status measure(struct kva_build *build, const struct kva_arch_te
             return kva_build_fail(build, tensor->name, "has more elements than 64 bits can count");
     }
     if (!kva_mul(*elements, kva_dtype_bytes(tensor->dtype), &tensor->bytes) || tensor->bytes == KVA_UNKNOWN)
+        return kva_build_fail(build, tensor->name, "has more bytes than 64 bits can count");
+    if (!kva_quantization_bytes(build->quantization, build->tensor_prefix, from->name, from->weight_class, tensor))
         return kva_build_fail(build, tensor->name, "has more bytes than 64 bits can count");
     return KVA_OK;
 }
@@ -197,7 +202,7 @@ static enum kva_status expand_layers(struct kva_build *build, struct list *list)
         const struct kva_arch_tensor *from = &arch->tensors[t];
         if (strstr(from->name, "{i}") == NULL)
             continue;
-        if (!tensor_varies(from))
+        if (!tensor_varies(from) && !kva_quantization_varies(build->quantization))
             status = count_layers(build, from);
         else
             for (size_t i = 0; i < build->model->n_layers && status == KVA_OK; i++)

@@ -1,5 +1,5 @@
-// Weight bytes: from a checkpoint beside the config where there is one, else from the expected tensors, unless the
-// config says that the weights are quantized, whose sizes it does not tell.
+// Weight bytes: from a checkpoint beside the config where there is one, else from the expected tensors. Where the
+// config says that the weights are quantized, data/quantization.yaml tells what that means, or nobody does.
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "model/build.h"
 #include "model/gguf_arch.h"
+#include "model/quantization.h"
 #include "model/safetensors.h"
 
 static void forget_bytes(struct kva_model *model)
@@ -109,8 +110,8 @@ static enum kva_status warn_of_quantization(struct kva_build *build, const json_
     const char *method = json_string_value(json_object_get(quantization, "quant_method"));
     return kva_build_warn(
         build,
-        "weight bytes are unknown: the config says that the weights are quantized (%.40s) and does not "
-        "say which tensors and how; a directory with the checkpoint tells",
+        "weight bytes are unknown: what the weights quantized as %.40s take is not known; a directory with the "
+        "checkpoint tells, or --weight-bytes",
         method != NULL ? method : "quantization_config");
 }
 
@@ -132,6 +133,9 @@ enum kva_status kva_weights_read(struct kva_build *build)
         status = kva_safetensors_open(build->directory, true, &checkpoint, build->error);
     if (status == KVA_OK && checkpoint != NULL)
         adopt_dtype(model, checkpoint);
+    const bool by_config = quantized && build->options.dtype == KVA_DTYPE_NONE;
+    if (status == KVA_OK && by_config)
+        status = kva_quantization_read(build, quantization, &build->quantization);
     if (status == KVA_OK)
         status = kva_tensors_expand(build);
     if (status == KVA_OK && checkpoint != NULL && kva_safetensors_complete(checkpoint))
@@ -141,12 +145,15 @@ enum kva_status kva_weights_read(struct kva_build *build)
             forget_bytes(model);
         model->weight_bytes = kva_safetensors_index_bytes(checkpoint);
         model->weight_source = "safetensors index";
-    } else if (status == KVA_OK && quantized && build->options.dtype == KVA_DTYPE_NONE) {
+    } else if (status == KVA_OK && by_config && build->quantization == NULL) {
         forget_bytes(model);
         status = warn_of_quantization(build, quantization);
+    } else if (status == KVA_OK && by_config) {
+        model->weight_source = kva_quantization_words(build, build->quantization);
+        status = model->weight_source != NULL ? KVA_OK : kva_build_memory(build);
     } else if (status == KVA_OK && model->dtype == KVA_DTYPE_NONE)
         status = kva_build_warn(build, "weight bytes are unknown: the config has no dtype");
-    if (status == KVA_OK && build->wrapper != NULL && strcmp(model->weight_source, "config") == 0)
+    if (status == KVA_OK && build->wrapper != NULL && strncmp(model->weight_source, "config", strlen("config")) == 0)
         status = kva_build_warn(build, "the weights are those of the text decoder (%s); other towers are not counted",
                                 build->text_key);
     kva_safetensors_close(checkpoint);

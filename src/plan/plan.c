@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "engine/cache_bytes.h"
 #include "engine/engine.h"
+#include "engine/memory.h"
 #include "engine/parallel.h"
 #include "engine/resolve.h"
 #include "plan/need.h"
@@ -174,7 +175,9 @@ static enum kva_status fill(struct kva_atlas *atlas, struct kva_plan *plan, stru
     if (plan->layers == NULL || allocation.layers == NULL)
         return kva_fail_memory(call->error, model->n_layers * sizeof *plan->layers);
     plan->n_layers = model->n_layers;
-    status = call->engine->resolve(call);
+    status = kva_resolve_gpu(call);
+    if (status == KVA_OK)
+        status = call->engine->resolve(call);
     if (status == KVA_OK)
         status = kva_resolve_budget(call);
     if (status == KVA_OK)
@@ -189,6 +192,11 @@ static enum kva_status fill(struct kva_atlas *atlas, struct kva_plan *plan, stru
         status = plan_totals(plan, call, &allocation);
     if (status != KVA_OK)
         return status;
+    struct kva_kv_type *format = kva_arena_alloc(plan->arena, 1, sizeof *format);
+    if (format == NULL)
+        return kva_fail_memory(call->error, sizeof *format);
+    *format = call->kv_format;
+    plan->kv_format = format;
     plan->pools = allocation.pools;
     plan->n_pools = allocation.n_pools;
     plan->prints = call->prints.lines;
@@ -212,7 +220,8 @@ enum kva_status kva_plan_make(struct kva_atlas *atlas, const struct kva_model *m
     made->arena = arena;
     if (deployment != NULL)
         made->deployment = *deployment;
-    struct kva_call call = {.model = model, .deployment = &made->deployment, .arena = arena, .error = error};
+    struct kva_call call = {
+        .atlas = atlas, .model = model, .deployment = &made->deployment, .arena = arena, .error = error};
     enum kva_status status = fill(atlas, made, &call);
     if (status != KVA_OK)
         kva_arena_free(arena);

@@ -24,5 +24,6 @@ void kva_emit_text(struct kva_emit *emit, const char *key, const char *text);
 void kva_emit_texts(struct kva_emit *emit, const char *key, const char *const *texts, size_t n);
 void kva_emit_dtype(struct kva_emit *emit, const char *key, enum kva_dtype dtype);  // null when unknown
 void kva_emit_layer(struct kva_emit *emit, const char *key, int32_t layer);         // null below 0
+void kva_emit_gpu(struct kva_emit *emit, const char *key, const struct kva_gpu *gpu);
 
 #endif

@@ -28,6 +28,15 @@ const char *kva_page_format(struct kva_page *page, const char *format, va_list a
     return text != NULL ? text : "";
 }
 
+const char *kva_page_words(struct kva_page *page, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    const char *text = kva_page_format(page, format, arguments);
+    va_end(arguments);
+    return text;
+}
+
 static void line(struct kva_page *page, const char *before, enum kva_shade shade, const char *after, const char *format,
                  va_list arguments)
 {

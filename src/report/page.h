@@ -30,6 +30,7 @@ const char *kva_page_bar(const struct kva_page *page, uint64_t value, uint64_t l
 
 // In the page's arena; "" and page->out->failed when out of memory.
 const char *kva_page_format(struct kva_page *page, const char *format, va_list arguments);
+__attribute__((format(printf, 2, 3))) const char *kva_page_words(struct kva_page *page, const char *format, ...);
 
 // Runs `write` on a page over a fresh arena, and tells whether all of it fitted in memory.
 enum kva_status kva_page_write(const struct kva_report_style *style, struct kva_text *out,

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "report/decode.h"
 #include "report/page.h"
 #include "report/plan_json.h"
 #include "report/words.h"
@@ -215,6 +216,7 @@ static void one(struct kva_page *page, const struct kva_plan *plan, uint64_t mos
     pools(page, plan, "Pools");
     capacity(page, plan);
     prints(page, plan);
+    kva_page_decode(page, plan->decode);
     if (page->style->layers)
         layers(page, plan);
     kva_page_list(page, "Warnings", plan->model->warnings, plan->model->n_warnings);
@@ -298,6 +300,7 @@ static void side_by_side(struct kva_page *page, const struct kva_plan_set *subje
         if (page->style->layers)
             layers(page, subject->plans[p]);
     }
+    kva_page_decode(page, first->decode);
     kva_page_list(page, "Warnings", first->model->warnings, first->model->n_warnings);
     all_assumed(page, subject);
 }

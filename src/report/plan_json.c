@@ -1,6 +1,7 @@
 // plan as JSON: the keys of docs/json.md and a few more.
 #include "report/plan_json.h"
 
+#include "report/decode.h"
 #include "report/words.h"
 
 static void emit_model(struct kva_emit *emit, const struct kva_model *model)
@@ -152,6 +153,7 @@ static void emit_plan(struct kva_emit *emit, const struct kva_plan *plan)
     emit_pools(emit, plan);
     emit_capacity(emit, &plan->capacity);
     emit_prints(emit, plan);
+    kva_emit_decode(emit, plan->decode);
     kva_emit_texts(emit, "gates", NULL, 0);
     kva_emit_texts(emit, "references", plan->model->references, plan->model->n_references);
     kva_emit_texts(emit, "warnings", plan->model->warnings, plan->model->n_warnings);

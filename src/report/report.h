@@ -42,6 +42,20 @@ enum kva_status kva_report_plans(const struct kva_plan_set *set, const struct kv
 enum kva_status kva_report_engines(struct kva_engine_info *const *infos, size_t n_infos,
                                    const struct kva_report_style *style, struct kva_text *out, struct kva_error *error);
 
+// Whether a model fits, under one engine or under several side by side, with the engines that refused it.
+struct kva_fit_set {
+    struct kva_fit *const *fits;
+    size_t n_fits;
+    const struct kva_refusal *refusals;
+    size_t n_refusals;
+};
+enum kva_status kva_report_fits(const struct kva_fit_set *set, const struct kva_report_style *style,
+                                struct kva_text *out, struct kva_error *error);
+
+// The accelerators of the catalogue.
+enum kva_status kva_report_gpus(const struct kva_gpu *const *gpus, size_t n_gpus, const struct kva_report_style *style,
+                                struct kva_text *out, struct kva_error *error);
+
 // A line of a stream that could not be planned: {"schema":"kvatlas/error/1",...} on one line. id may be NULL.
 enum kva_status kva_report_bad_line(uint64_t line, const char *id, const struct kva_error *bad, struct kva_text *out,
                                     struct kva_error *error);

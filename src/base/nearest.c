@@ -1,7 +1,7 @@
 // "did you mean": the nearest of a list of words.
 #include <string.h>
 
-#include "cli/cli.h"
+#include "base/text.h"
 
 enum { LONGEST = 40 };
 

@@ -1,0 +1,378 @@
+#include "model/quantization.h"
+
+#include <fnmatch.h>
+#include <regex.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "model/atlas.h"
+#include "model/schema_words.h"
+#include "model/yaml.h"
+
+struct condition {
+    char *key, *is;
+};
+
+struct method {
+    char *method, *about, *only, *kept_dtype;
+    struct condition *when;
+    unsigned n_when;
+    uint32_t bits, group, scale_bytes, outer_group, outer_bytes, block_bytes, row_bytes, column_bytes, tensor_bytes;
+    char **bits_keys, **group_keys, **skip_keys;
+    unsigned n_bits_keys, n_group_keys, n_skip_keys;
+    char *block_key;
+    bool zeros;
+    char **references;
+    unsigned n_references;
+};
+
+struct file {
+    struct method *methods;
+    unsigned n_methods;
+};
+
+#define NUMBER(member) CYAML_FIELD_UINT(#member, CYAML_FLAG_OPTIONAL, struct method, member)
+#define KEYS(member) NAMES(#member, CYAML_FLAG_OPTIONAL, struct method, member, n_##member, 1)
+static const cyaml_schema_field_t CONDITION_FIELDS[] = {
+    TEXT("key", struct condition, key),
+    TEXT("is", struct condition, is),
+    CYAML_FIELD_END,
+};
+static const cyaml_schema_value_t CONDITION = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct condition, CONDITION_FIELDS)};
+static const cyaml_schema_field_t METHOD_FIELDS[] = {
+    TEXT("method", struct method, method),
+    TEXT("about", struct method, about),
+    TEXT_OPTIONAL("only", struct method, only),
+    TEXT_OPTIONAL("kept_dtype", struct method, kept_dtype),
+    LIST_OPTIONAL("when", struct method, when, n_when, &CONDITION),
+    NUMBER(bits),
+    NUMBER(group),
+    NUMBER(scale_bytes),
+    NUMBER(outer_group),
+    NUMBER(outer_bytes),
+    NUMBER(block_bytes),
+    NUMBER(row_bytes),
+    NUMBER(column_bytes),
+    NUMBER(tensor_bytes),
+    KEYS(bits_keys),
+    KEYS(group_keys),
+    KEYS(skip_keys),
+    TEXT_OPTIONAL("block_key", struct method, block_key),
+    FLAG_OPTIONAL("zeros", struct method, zeros),
+    NAMES("references", CYAML_FLAG_DEFAULT, struct method, references, n_references, 1),
+    CYAML_FIELD_END,
+};
+static const cyaml_schema_value_t METHOD = {CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct method, METHOD_FIELDS)};
+static const cyaml_schema_field_t FILE_FIELDS[] = {
+    CYAML_FIELD_SEQUENCE_COUNT("methods", CYAML_FLAG_POINTER, struct file, methods, n_methods, &METHOD, 1, MANY),
+    CYAML_FIELD_END,
+};
+static const cyaml_schema_value_t SCHEMA = {CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct file, FILE_FIELDS)};
+
+// A method with this config's numbers.
+struct kva_quantization {
+    const struct method *method;
+    uint64_t bits, group;  // group 0: no groups; UINT64_MAX: a whole row
+    uint64_t block_rows, block_columns;
+    const char **skipped;  // modules that stay as they are
+    size_t n_skipped;
+};
+
+// ---------------------------------------------------------------- the file
+
+static void release(void *kept)
+{
+    kva_yaml_free(&SCHEMA, kept);
+}
+
+static enum kva_status check(struct kva_atlas *atlas, const char *name, const struct file *file,
+                             struct kva_error *error)
+{
+    for (unsigned i = 0; i < file->n_methods; i++) {
+        const struct method *method = &file->methods[i];
+        const char *missing;
+        enum kva_status status =
+            kva_atlas_missing_reference(atlas, method->references, method->n_references, &missing, error);
+        if (status == KVA_OK && missing != NULL)
+            status = kva_fail(error, KVA_BAD_INPUT, name, "references",
+                              "'%s' is not the id of a reference in references.yaml", missing);
+        if (status == KVA_OK && (method->bits > 0) == (method->n_bits_keys > 0))
+            status = kva_fail(error, KVA_BAD_INPUT, name, method->method, "needs either bits or bits_keys");
+        if (status != KVA_OK)
+            return status;
+    }
+    return KVA_OK;
+}
+
+static enum kva_status open_file(struct kva_build *build, const struct file **opened)
+{
+    struct kva_atlas_file source = {0};
+    bool found;
+    void **slot = kva_atlas_keep(build->atlas, "quantization", release);
+    *opened = slot != NULL ? *slot : NULL;
+    if (slot == NULL)
+        return kva_build_memory(build);
+    if (*slot != NULL)
+        return KVA_OK;
+    enum kva_status status = kva_atlas_read(build->atlas, "quantization.yaml", &source, &found, build->error);
+    if (status == KVA_OK && !found)
+        status = kva_fail(build->error, KVA_BAD_INPUT, "quantization.yaml", NULL, "is missing from the data directory");
+    void *loaded = NULL;
+    if (status == KVA_OK)
+        status = kva_yaml_load(&source, &SCHEMA, &loaded, build->error);
+    if (status == KVA_OK)
+        status = check(build->atlas, source.name, loaded, build->error);
+    if (status == KVA_OK)
+        *opened = *slot = loaded;
+    else
+        kva_yaml_free(&SCHEMA, loaded);
+    kva_atlas_file_free(&source);
+    return status;
+}
+
+// ---------------------------------------------------------------- what the config says
+
+// "config_groups.group_0.weights.num_bits"; NULL: absent, or null.
+static const json_t *find(const json_t *config, const char *path)
+{
+    while (config != NULL && *path != '\0') {
+        char key[64];
+        const size_t length = strcspn(path, ".");
+        if (length >= sizeof key)
+            return NULL;
+        memcpy(key, path, length);
+        key[length] = '\0';
+        config = json_object_get(config, key);
+        path += length + (path[length] == '.');
+    }
+    return config != NULL && !json_is_null(config) ? config : NULL;
+}
+
+static bool holds(const json_t *config, const struct condition *condition)
+{
+    const json_t *value = find(config, condition->key);
+    if (strcmp(condition->is, "absent") == 0)
+        return value == NULL;
+    if (strcmp(condition->is, "*") == 0)
+        return value != NULL;
+    if (strcmp(condition->is, "false") == 0)
+        return value == NULL || json_is_false(value);
+    if (strcmp(condition->is, "true") == 0)
+        return json_is_true(value);
+    return json_is_string(value) && strcmp(json_string_value(value), condition->is) == 0;
+}
+
+static const struct method *choose(const struct file *file, const json_t *config)
+{
+    const char *name = json_string_value(find(config, "quant_method"));
+    for (unsigned i = 0; name != NULL && i < file->n_methods; i++) {
+        const struct method *method = &file->methods[i];
+        bool all = strcmp(method->method, name) == 0;
+        for (unsigned c = 0; all && c < method->n_when; c++)
+            all = holds(config, &method->when[c]);
+        if (all)
+            return method;
+    }
+    return NULL;
+}
+
+static bool read_count(const json_t *config, char *const *keys, unsigned n_keys, int64_t *count)
+{
+    for (unsigned k = 0; k < n_keys; k++) {
+        const json_t *value = find(config, keys[k]);
+        if (json_is_integer(value)) {
+            *count = json_integer_value(value);
+            return true;
+        }
+    }
+    return false;
+}
+
+// The numbers that a method takes from the config. False: one is missing, or is none.
+static bool read_numbers(const json_t *config, struct kva_quantization *made)
+{
+    const struct method *method = made->method;
+    int64_t count = 0;
+    made->bits = method->bits;
+    made->group = method->group;
+    if (method->n_bits_keys > 0) {
+        if (!read_count(config, method->bits_keys, method->n_bits_keys, &count) || count < 1 || count > 16)
+            return false;
+        made->bits = (uint64_t)count;
+    }
+    if (method->n_group_keys > 0) {
+        if (!read_count(config, method->group_keys, method->n_group_keys, &count) || count < -1 || count == 0)
+            return false;
+        made->group = count == -1 ? UINT64_MAX : (uint64_t)count;
+    }
+    if (method->block_key == NULL)
+        return true;
+    const json_t *block = find(config, method->block_key);
+    const json_int_t rows = json_integer_value(json_array_get(block, 0)),
+                     columns = json_integer_value(json_array_get(block, 1));
+    made->block_rows = (uint64_t)rows;
+    made->block_columns = (uint64_t)columns;
+    return json_array_size(block) == 2 && rows > 0 && columns > 0;
+}
+
+static enum kva_status read_skipped(struct kva_build *build, const json_t *config, struct kva_quantization *made)
+{
+    size_t room = 0;
+    for (unsigned k = 0; k < made->method->n_skip_keys; k++)
+        room += json_array_size(find(config, made->method->skip_keys[k]));
+    made->skipped = kva_arena_alloc(build->arena, room + 1, sizeof *made->skipped);
+    if (made->skipped == NULL)
+        return kva_build_memory(build);
+    for (unsigned k = 0; k < made->method->n_skip_keys; k++) {
+        const json_t *list = find(config, made->method->skip_keys[k]);
+        for (size_t i = 0; i < json_array_size(list); i++) {
+            const char *name = json_string_value(json_array_get(list, i));
+            const char *copy = name != NULL ? kva_arena_strdup(build->arena, name) : NULL;
+            if (name != NULL && copy == NULL)
+                return kva_build_memory(build);
+            if (copy != NULL && *copy != '\0')
+                made->skipped[made->n_skipped++] = copy;
+        }
+    }
+    return KVA_OK;
+}
+
+enum kva_status kva_quantization_read(struct kva_build *build, const json_t *config,
+                                      const struct kva_quantization **quantization)
+{
+    const struct file *file;
+    *quantization = NULL;
+    enum kva_status status = open_file(build, &file);
+    const struct method *method = status == KVA_OK ? choose(file, config) : NULL;
+    if (method == NULL)
+        return status;
+    struct kva_quantization *made = kva_arena_alloc(build->arena, 1, sizeof *made);
+    if (made == NULL)
+        return kva_build_memory(build);
+    made->method = method;
+    if (!read_numbers(config, made))
+        return KVA_OK;
+    status = read_skipped(build, config, made);
+    if (status == KVA_OK)
+        *quantization = made;
+    return status;
+}
+
+enum kva_dtype kva_quantization_dtype(const struct kva_quantization *quantization)
+{
+    return quantization != NULL && quantization->method->kept_dtype != NULL
+               ? kva_dtype_parse(quantization->method->kept_dtype)
+               : KVA_DTYPE_NONE;
+}
+
+const char *kva_quantization_words(struct kva_build *build, const struct kva_quantization *quantization)
+{
+    return kva_arena_printf(build->arena, "config, weights in %s (%s)", quantization->method->method,
+                            quantization->method->about);
+}
+
+// ---------------------------------------------------------------- which tensors
+
+// "re:.*gate$", "model.layers.*.self_attn*", "lm_head", "model.layers.3.mlp": the module itself or one that holds it.
+static bool names(const char *pattern, const char *module)
+{
+    if (strncmp(pattern, "re:", 3) == 0) {
+        regex_t regex;
+        if (regcomp(&regex, pattern + 3, REG_EXTENDED | REG_NOSUB) != 0)
+            return false;
+        const bool matches = regexec(&regex, module, 0, NULL, 0) == 0;
+        regfree(&regex);
+        return matches;
+    }
+    char whole[512];
+    if (strchr(pattern, '*') != NULL) {
+        snprintf(whole, sizeof whole, "%s.*", pattern);
+        return fnmatch(pattern, module, 0) == 0 || fnmatch(whole, module, 0) == 0;
+    }
+    const size_t length = strlen(pattern);
+    for (const char *at = strstr(module, pattern); at != NULL; at = strstr(at + 1, pattern))
+        if ((at == module || at[-1] == '.') && (at[length] == '.' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+static bool converts(const struct kva_quantization *quantization, const char *name, const char *weight_class,
+                     const struct kva_tensor *tensor)
+{
+    if (tensor->layer < 0 || tensor->n_dims < 2 || ends_with(name, "bias") || strstr(name, ".router.") != NULL ||
+        ends_with(name, ".mlp.gate.weight"))
+        return false;
+    if (strcmp(weight_class, "attention") != 0 && strcmp(weight_class, "feed-forward") != 0)
+        return false;
+    if (quantization->method->only != NULL && strstr(name, quantization->method->only) == NULL)
+        return false;
+    char module[512];
+    snprintf(module, sizeof module, "%.*s", (int)(strlen(name) - (ends_with(name, ".weight") ? strlen(".weight") : 0)),
+             name);
+    for (size_t s = 0; s < quantization->n_skipped; s++)
+        if (names(quantization->skipped[s], module))
+            return false;
+    return true;
+}
+
+bool kva_quantization_varies(const struct kva_quantization *quantization)
+{
+    return quantization != NULL && quantization->n_skipped > 0;
+}
+
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+// The formula at the head of data/quantization.yaml, for `n` matrices.
+static bool matrix_bytes(const struct kva_quantization *q, uint64_t n, uint64_t rows, uint64_t columns, uint64_t *bytes)
+{
+    const struct method *m = q->method;
+    uint64_t elements, bits, groups = 0, zeros, total;
+    if (!kva_mul(rows, columns, &elements) || !kva_mul(elements, q->bits, &bits))
+        return false;
+    total = ceil_div(bits, 8);
+    if (q->group > 0 && !kva_mul(rows, q->group == UINT64_MAX ? 1 : ceil_div(columns, q->group), &groups))
+        return false;
+    if (!kva_mul(groups, m->zeros ? q->bits : 0, &zeros) || !kva_add(total, ceil_div(zeros, 8), &total) ||
+        !kva_add_product(&total, groups, m->scale_bytes) || !kva_add_product(&total, rows, m->row_bytes) ||
+        !kva_add_product(&total, columns, m->column_bytes) || !kva_add(total, m->tensor_bytes, &total))
+        return false;
+    if (m->outer_group > 0 && !kva_add_product(&total, ceil_div(elements, m->outer_group), m->outer_bytes))
+        return false;
+    if (q->block_rows > 0 &&
+        !kva_add_product(&total, ceil_div(rows, q->block_rows) * ceil_div(columns, q->block_columns), m->block_bytes))
+        return false;
+    return kva_mul(total, n, bytes);
+}
+
+bool kva_quantization_bytes(const struct kva_quantization *quantization, const char *prefix, const char *name,
+                            const char *weight_class, struct kva_tensor *tensor)
+{
+    char whole[512];
+    const char *brace = strstr(name, "{i}");
+    uint64_t matrices = 1;
+    if (quantization == NULL)
+        return true;
+    if (brace != NULL)
+        snprintf(whole, sizeof whole, "%s%.*s%d%s", prefix, (int)(brace - name), name, (int)tensor->layer, brace + 3);
+    else
+        snprintf(whole, sizeof whole, "%s%s", prefix, name);
+    if (!converts(quantization, whole, weight_class, tensor))
+        return true;
+    for (uint32_t d = 0; d + 2 < tensor->n_dims; d++)
+        if (!kva_mul(matrices, tensor->dims[d], &matrices))
+            return false;
+    return matrix_bytes(quantization, matrices, tensor->dims[tensor->n_dims - 2], tensor->dims[tensor->n_dims - 1],
+                        &tensor->bytes);
+}
