@@ -77,7 +77,7 @@ static enum kva_status find_version(struct kva_call *call, const struct kva_engi
     bool comparable;
     if (*version == '\0') {
         *index = last;
-        return kva_assume(call, "%s %s: the newest known version, none was named", file->name,
+        return kva_assume(call, "version %s: the newest known one, none was named",
                           file->versions[last].version);
     }
     *index = kva_version_index(file, version);

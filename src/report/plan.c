@@ -267,21 +267,37 @@ static void comparison(struct kva_page *page, const struct kva_plan_set *subject
     kva_page_table(page, &table);
 }
 
-// What any of the plans assumed, each line once.
+static bool plan_assumes(const struct kva_plan *plan, const char *line)
+{
+    for (size_t a = 0; a < plan->n_assumed; a++)
+        if (strcmp(plan->assumed[a], line) == 0)
+            return true;
+    return false;
+}
+
+// What all of them assumed, once, and then what each one did.
 static void all_assumed(struct kva_page *page, const struct kva_plan_set *subject)
 {
-    const char **lines = kva_arena_alloc(page->arena, subject->n_plans * KVA_MAX_ASSUMED, sizeof *lines);
+    const char **lines = kva_arena_alloc(page->arena, subject->n_plans * KVA_MAX_ASSUMED + 1, sizeof *lines);
     size_t n_lines = 0;
     page->out->failed = page->out->failed || lines == NULL;
-    for (size_t p = 0; lines != NULL && p < subject->n_plans; p++)
-        for (size_t a = 0; a < subject->plans[p]->n_assumed; a++) {
-            size_t l = 0;
-            while (l < n_lines && strcmp(lines[l], subject->plans[p]->assumed[a]) != 0)
-                l++;
-            if (l == n_lines)
-                lines[n_lines++] = subject->plans[p]->assumed[a];
+    for (int common = 1; lines != NULL && common >= 0; common--)
+        for (size_t p = 0; p < (common ? 1 : subject->n_plans); p++) {
+            const struct kva_plan *plan = subject->plans[p];
+            for (size_t a = 0; a < plan->n_assumed; a++) {
+                bool by_all = true;
+                for (size_t q = 0; q < subject->n_plans; q++)
+                    by_all = by_all && plan_assumes(subject->plans[q], plan->assumed[a]);
+                if (by_all && common)
+                    lines[n_lines++] = plan->assumed[a];
+                else if (!by_all && !common)
+                    lines[n_lines++] =
+                        kva_arena_printf(page->arena, "%s: %s", engine_words(page, plan), plan->assumed[a]);
+                page->out->failed = page->out->failed || (n_lines > 0 && lines[n_lines - 1] == NULL);
+            }
         }
-    kva_page_list(page, "Assumed", lines, n_lines);
+    if (!page->out->failed)
+        kva_page_list(page, "Assumed", lines, n_lines);
 }
 
 static void side_by_side(struct kva_page *page, const struct kva_plan_set *subject, uint64_t most)
@@ -292,7 +308,9 @@ static void side_by_side(struct kva_page *page, const struct kva_plan_set *subje
     figure_columns(page, &table);
     architecture_figures(page, &table, first);
     kva_page_section(page, &table, "Under any of them");
-    for (size_t p = 0; p < subject->n_plans; p++) {
+    // two are compared pool by pool; of more a person wants the table first, and --layers for the rest
+    enum { POOLS_OF = 2 };
+    for (size_t p = 0; p < subject->n_plans && (subject->n_plans <= POOLS_OF || page->style->layers); p++) {
         const char *heading = kva_arena_printf(page->arena, "Pools of %s", engine_words(page, subject->plans[p]));
         page->out->failed = page->out->failed || heading == NULL;
         if (heading != NULL)
