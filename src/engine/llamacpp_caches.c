@@ -62,7 +62,7 @@ static enum kva_status check_row(const struct builder *builder, const struct kva
 static enum kva_status add_tensors(const struct builder *builder, struct kva_lcpp_cache *cache, uint32_t layer,
                                    const struct kva_kv_type *type, const struct row *row, uint64_t rows)
 {
-    struct kva_lcpp_tensors sum, *tensors = cache->tensors != NULL ? &cache->tensors[cache->n_tensors] : &sum;
+    struct kva_lcpp_tensors sum = {0}, *tensors = cache->tensors != NULL ? &cache->tensors[cache->n_tensors] : &sum;
     cache->n_tensors++;
     uint64_t k_given, v_given, *device = &cache->given[builder->memory->device[layer]];
     *tensors = (struct kva_lcpp_tensors){.layer = layer};

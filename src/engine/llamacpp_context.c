@@ -97,6 +97,23 @@ static void resolve_batches(struct kva_deployment *deployment)
     deployment->ubatch = kva_min(deployment->batch_tokens, ubatch);
 }
 
+// A server that speculates keeps as many snapshots of a recurrent state as it drafts tokens.
+static enum kva_status resolve_snapshots(struct kva_call *call, const struct kva_lcpp_model *model)
+{
+    const struct kva_lcpp_behaviours *engine = call->behaviours;
+    struct kva_deployment *deployment = call->deployment;
+    const bool can = engine->snapshots && kva_rule(call, "rollback", model->architecture) != NULL;
+    if (can && deployment->rs_seq == 0 && deployment->spec_tokens > 0) {
+        deployment->rs_seq = deployment->spec_tokens;
+        return kva_assume(call, "n_rs_seq %llu: a snapshot of each state for every drafted token",
+                          (unsigned long long)deployment->rs_seq);
+    }
+    if (can || deployment->rs_seq == 0)
+        return KVA_OK;
+    deployment->rs_seq = 0;
+    return kva_assume(call, "n_rs_seq 0: %s has no snapshots of its state at this release", model->architecture);
+}
+
 static enum kva_status resolve_switches(struct kva_call *call, const struct kva_lcpp_model *model)
 {
     const struct kva_lcpp_behaviours *engine = call->behaviours;
@@ -122,12 +139,7 @@ static enum kva_status resolve_switches(struct kva_call *call, const struct kva_
     }
     if (deployment->offload_kqv == KVA_UNSET)
         deployment->offload_kqv = KVA_ON;
-    if (status == KVA_OK && deployment->rs_seq > 0 &&
-        (!engine->snapshots || kva_rule(call, "rollback", model->architecture) == NULL)) {
-        deployment->rs_seq = 0;
-        status = kva_assume(call, "n_rs_seq 0: %s has no snapshots of its state at this release", model->architecture);
-    }
-    return status;
+    return status == KVA_OK ? resolve_snapshots(call, model) : status;
 }
 
 // ---------------------------------------------------------------- what llama_init_from_model refuses

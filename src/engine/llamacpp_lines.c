@@ -89,7 +89,8 @@ static enum kva_status print_creating(struct kva_call *call, const struct kva_lc
                                       [KVA_LCPP_MAIN] = "creating_main",
                                       [KVA_LCPP_INDEXER] = "creating_indexer",
                                       [KVA_LCPP_STATE] = NULL};
-    const bool values = memory->model.layers[memory->model.n_layers - 1].index_v > 0;
+    const struct kva_lcpp_model *model = &memory->model;
+    const bool values = model->n_layers > 0 && model->layers[model->n_layers - 1].index_v > 0;
     const struct kva_quantity quantities[] = {kva_count_of("cells", cache->cells),
                                               kva_text_of("sparse", values ? "msa" : "dsa")};
     enum kva_status status = KVA_OK;

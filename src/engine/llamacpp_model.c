@@ -112,7 +112,7 @@ static uint64_t window_of(const struct kva_model *model, const struct window_rul
 {
     uint64_t window;
     const bool stated = window_key(model, &window);
-    if (rule->depth > 0 && model->n_layers != rule->depth)
+    if (rule->depth > 0 && model->all_layers != rule->depth)
         return 0;
     if (!stated)
         return rule->absent;

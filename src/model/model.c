@@ -106,8 +106,7 @@ static enum kva_status run(struct kva_build *build)
 {
     static enum kva_status (*const steps[])(struct kva_build *) = {
         kva_assume_read,      kva_config_architecture, kva_config_values, kva_rules_layers, kva_rope_read,
-        kva_config_strangers, kva_assume_finish,       kva_gguf_check,    kva_gguf_keep,
-        kva_weights_read};
+        kva_config_strangers, kva_assume_finish,       kva_gguf_check,    kva_gguf_keep,    kva_weights_read};
     enum kva_status status = KVA_OK;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && status == KVA_OK; i++)
         status = steps[i](build);
