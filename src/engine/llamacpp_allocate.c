@@ -57,6 +57,9 @@ static const char *why(struct kva_call *call, const struct kva_lcpp_memory *memo
                                 kva_human_count(memory->cells.window, cells), kva_human_count(model->window, window),
                                 memory->cells.streams == 1 && memory->n_seq_max > 1 ? " of every sequence" : "",
                                 kva_human_count(deployment->ubatch, rows));
+    if (model->recurrent && deployment->rs_seq > 0)
+        return kva_arena_printf(call->arena, "%llu snapshots of every state for what is drafted, and all in f32",
+                                (unsigned long long)deployment->rs_seq);
     if (memory->n_seq_max > deployment->sequences)
         return kva_arena_printf(call->arena, "caches for %llu sequences, of which %llu are asked for",
                                 (unsigned long long)memory->n_seq_max, (unsigned long long)deployment->sequences);

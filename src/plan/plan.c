@@ -140,8 +140,8 @@ static enum kva_status plan_totals(struct kva_plan *plan, const struct kva_call 
     plan->unassigned = allocation->unassigned;
     plan->peak = allocation->peak;
     plan->capacity = allocation->capacity;
-    plan->overpay_why = allocation->overpay_why != NULL ? allocation->overpay_why : "";
     plan->overpay = plan->allocated > plan->need ? plan->allocated - plan->need : 0;
+    plan->overpay_why = plan->overpay > 0 && allocation->overpay_why != NULL ? allocation->overpay_why : "";
     plan->overpay_ratio = plan->need > 0 ? (double)plan->allocated / (double)plan->need : 1;
     return KVA_OK;
 }
