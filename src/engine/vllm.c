@@ -10,6 +10,8 @@
 
 enum kva_status vllm_layout_make(struct kva_call *call, struct vllm_layout *layout)
 {
+    if (vllm_has_tuples(call))
+        return vllm_tuples_make(call, layout);
     enum kva_status status = vllm_specs_collect(call, layout);
     if (status == KVA_OK)
         status = vllm_align_blocks(call, layout);
@@ -167,6 +169,8 @@ static const char *overpay_why(const struct kva_call *call, const struct vllm_la
     }
     if (layout->promoted || layout->fell_back)
         return "windowed layers keep every token: they are allocated as full ones";
+    if (layout->check_bytes > 0)
+        return "a block has a place for every size of cache, whichever group it goes to";
     if (windows)
         return kva_arena_printf(call->arena, "windowed layers keep their window and the %llu tokens in flight%s",
                                 (unsigned long long)request.in_flight,

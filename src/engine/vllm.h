@@ -26,6 +26,7 @@ enum vllm_state_dtype { VLLM_STATE_DTYPE_KV, VLLM_STATE_DTYPE_MODEL };
 enum vllm_forced { VLLM_FORCED_IGNORED, VLLM_FORCED_REFUSED };
 enum vllm_in_flight { VLLM_IN_FLIGHT_BATCH, VLLM_IN_FLIGHT_CONCURRENT };
 enum vllm_runner { VLLM_RUNNER_V1, VLLM_RUNNER_DENSE, VLLM_RUNNER_LISTED, VLLM_RUNNER_V2 };
+enum vllm_tuples { VLLM_TUPLES_NONE, VLLM_TUPLES_WHOLE, VLLM_TUPLES_SLOTS, VLLM_TUPLES_PACKED, VLLM_TUPLES_PATTERNS };
 enum vllm_encoder { VLLM_ENCODER_LENGTH, VLLM_ENCODER_BATCH };
 enum vllm_graphs { VLLM_GRAPHS_IGNORED, VLLM_GRAPHS_ASKED, VLLM_GRAPHS_COUNTED };
 enum vllm_check { VLLM_CHECK_SPECS, VLLM_CHECK_FIRST_GROUP, VLLM_CHECK_GROUPS };
@@ -37,16 +38,16 @@ struct vllm_behaviours {
     double group_ratio, memory_fraction;
     int page_unify, group_split, window_block, latent_block, hybrid_align, state_need, state_default;
     int draft_states, state_dtype, hybrid_forced, in_flight, runner, encoder, graphs, check, check_scope, tokens;
-    int concurrency;
+    int concurrency, tuples;
     bool mixed_group, state_pad, local_fallback, align_all, state_prefix_default, mode_all, mode_all_drafts;
     bool delta_conv_drafts, mamba2_conv_drafts, kda_conv_drafts, short_conv_drafts, delta_state_dtype;
     bool recurrent_choice, cross, chunked_off, dcp, pcp, async_default, batch_160, requested_ceil, kv_bytes_flag;
-    bool check_null_block, check_override, auto_fit;
+    bool check_null_block, check_override, auto_fit, tuples_auto;
     uint64_t wide_head_align, latent_align, mamba2_checkpoint, delta_checkpoint;
     const char *latent_backend, *latent_backend_10;
 };
 
-enum { VLLM_N_BEHAVIOURS = 50 };
+enum { VLLM_N_BEHAVIOURS = 52 };
 extern const struct kva_behaviour vllm_behaviour_table[VLLM_N_BEHAVIOURS];
 
 static inline const struct vllm_behaviours *vllm_behaves(const struct kva_call *call)
@@ -81,6 +82,7 @@ struct vllm_entry {
 struct vllm_group {
     uint32_t spec;       // of its layers; in a mixed group, of the first
     uint64_t n_entries;  // layers, over all pipeline stages
+    uint64_t page;       // of a group of tuples: bytes of all its layers
 };
 
 struct vllm_layout {
@@ -99,6 +101,7 @@ struct vllm_layout {
     uint64_t raw_block, state_page;  // before alignment with states; bytes of one state before padding, 0: none
     uint32_t n_stages;
     uint64_t *block_bytes;  // [n_stages] bytes of one block on a rank of that stage
+    uint64_t check_bytes;   // of tuples: bytes of a block as the check counts them; 0: as block_bytes
     uint64_t *counts;       // [n_stages][n_groups] layers
     uint64_t *raw_counts;   // [n_stages][n_raw] layers
 };
@@ -123,6 +126,11 @@ enum kva_status vllm_align_blocks(struct kva_call *call, struct vllm_layout *lay
 
 // vllm_groups.c: promotion of windows, unification of pages, groups.
 enum kva_status vllm_groups_make(struct kva_call *call, struct vllm_layout *layout);
+
+// vllm_tuples.c: DeepSeek-V4, whose layers have caches of several sizes each.
+bool vllm_has_tuples(const struct kva_call *call);
+enum kva_status vllm_tuples_resolve(struct kva_call *call);
+enum kva_status vllm_tuples_make(struct kva_call *call, struct vllm_layout *layout);
 
 // ---------------------------------------------------------------- requests and capacity
 
@@ -154,6 +162,7 @@ struct vllm_pool {
     uint64_t budget;      // bytes of the rank that has the fewest blocks
     uint32_t stage;       // of that rank
     uint64_t need;        // blocks of one request at the context
+    uint64_t counted;     // the same as concurrency counts them
     double concurrency;   // requests at the context
     uint64_t tokens;      // as printed
     uint64_t longest;     // what the engine itself would offer; 0: not even one token

@@ -74,6 +74,8 @@ const struct kva_behaviour vllm_behaviour_table[VLLM_N_BEHAVIOURS] = {
     FLAG(check_override),
     FLAG(auto_fit),
     CHOICE(tokens, "blocks", "concurrency"),
+    CHOICE(tuples, "none", "whole", "slots", "packed", "patterns"),
+    FLAG(tuples_auto),
     CHOICE(concurrency, "first_page", "each_page"),
 };
 _Static_assert(sizeof vllm_behaviour_table / sizeof *vllm_behaviour_table == VLLM_N_BEHAVIOURS, "one row a behaviour");

@@ -33,6 +33,8 @@ static uint64_t needed(const struct kva_call *call, const struct vllm_layout *la
         for (size_t e = 0; layout->mixed && e < layout->n_entries; e++)
             block += layout->specs[layout->entries[e].spec].page;
     }
+    if (layout->check_bytes > 0)
+        block = layout->check_bytes;
     const bool first = behaves->check == VLLM_CHECK_FIRST_GROUP && !layout->mixed;
     const uint64_t blocks = first ? vllm_blocks(request, &layout->specs[layout->groups[0].spec], length)
                                   : vllm_blocks_of_all(request, layout, length);
@@ -121,6 +123,21 @@ static void count_blocks(const struct kva_call *call, const struct vllm_layout *
         pool->blocks = call->deployment->kv_blocks;
 }
 
+// Blocks of a request as concurrency counts them: where groups take pages of different size, early releases divide the
+// bytes of all groups by the first group's page.
+static uint64_t counted_blocks(const struct kva_call *call, const struct vllm_layout *layout,
+                               const struct vllm_request *request, uint64_t blocks)
+{
+    uint64_t bytes = 0;
+    if (layout->check_bytes == 0 || vllm_behaves(call)->concurrency == VLLM_CONCURRENCY_EACH_PAGE)
+        return blocks;
+    for (size_t g = 0; g < layout->n_groups; g++)
+        if (!kva_add_product(&bytes, layout->groups[g].page,
+                             vllm_blocks(request, &layout->specs[layout->groups[g].spec], call->deployment->context)))
+            return blocks;
+    return kva_ceil_div(bytes, layout->groups[0].page);
+}
+
 // The printed size: blocks of one group times tokens of a block, or concurrency times length.
 static uint64_t printed_tokens(const struct kva_call *call, const struct vllm_layout *layout,
                                const struct vllm_pool *pool)
@@ -149,7 +166,8 @@ enum kva_status vllm_pool_fill(struct kva_call *call, const struct vllm_layout *
             status = check_stage(call, layout, &request, stage, pool);
     pool->budget = call->deployment->kv_bytes;
     pool->need = vllm_blocks_of_all(&request, layout, call->deployment->context);
-    pool->concurrency = pool->need > 0 ? (double)pool->blocks / (double)pool->need : 0;
+    pool->counted = counted_blocks(call, layout, &request, pool->need);
+    pool->concurrency = pool->counted > 0 ? (double)pool->blocks / (double)pool->counted : 0;
     pool->tokens = printed_tokens(call, layout, pool);
     pool->longest = vllm_longest(call, layout, kva_max(call->model->context_limit, call->deployment->context));
     return status;

@@ -74,10 +74,11 @@ static enum kva_status print_states(struct kva_call *call, const struct vllm_lay
 static enum kva_status print_padding(struct kva_call *call, const struct vllm_layout *layout)
 {
     uint64_t size = 0;
+    const bool pads = !layout->mixed && layout->check_bytes == 0;  // tuples leave their places empty in silence
     enum kva_status status = KVA_OK;
     for (size_t g = 0; g < layout->n_groups; g++)
         size = layout->groups[g].n_entries > size ? layout->groups[g].n_entries : size;
-    for (size_t s = 0; status == KVA_OK && size > 0 && !layout->mixed && s < layout->n_specs; s++) {
+    for (size_t s = 0; status == KVA_OK && size > 0 && pads && s < layout->n_specs; s++) {
         const uint64_t n = layout->specs[s].n_entries, lacking = n % size > 0 ? size - n % size : 0;
         const struct kva_quantity quantities[] = {kva_count_of("layers", lacking),
                                                   kva_real_of("percent", (double)lacking / (double)n * 100)};

@@ -57,6 +57,8 @@ static enum kva_status resolve_block(struct kva_call *call)
 {
     enum { MOST = 1 << 24 };
     struct kva_deployment *deployment = call->deployment;
+    if (vllm_has_tuples(call))
+        return vllm_tuples_resolve(call);
     const uint64_t asked = deployment->block_size, block = vllm_default_block(call);
     if (asked > MOST)
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, "block_size", "more than %d tokens", MOST);
@@ -159,7 +161,7 @@ static enum kva_status resolve_states(struct kva_call *call)
     const struct vllm_behaviours *behaves = vllm_behaves(call);
     struct kva_deployment *deployment = call->deployment;
     const struct kva_model *model = call->model;
-    if (!vllm_has(call, KVA_CACHE_STATE)) {
+    if (!vllm_has(call, KVA_CACHE_STATE) || vllm_has_tuples(call)) {
         if (deployment->prefix_caching == KVA_UNSET)
             deployment->prefix_caching = KVA_ON;
         return KVA_OK;

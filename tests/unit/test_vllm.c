@@ -331,6 +331,12 @@ static const struct published PUBLISHED[] = {
      "size: 205,696 tokens|4,096 tokens per request: 50.05x"},
     {"google/gemma-4-E2B-it", "0.25.1", "context=32768 kv-blocks=10200 batch-size=8192",
      "size: 106,443 tokens|: 3.25x"},
+    // caches of five sizes in tuples, later by patterns of layers (issues quoted in cases/engine-logs.jsonl, 75 and 77)
+    {"deepseek-ai/DeepSeek-V4-Flash", "0.23.0", "context=131072 kv-blocks=33136 kv-dtype=fp8 tp=2 batch-size=8192",
+     "size: 1,247,687 tokens|: 9.52x"},
+    {"deepseek-ai/DeepSeek-V4-Flash", "0.27.0", "context=131072 kv-blocks=83062 kv-dtype=fp8 batch-size=8192",
+     "size: 1,513,358 tokens|: 11.55x"},
+    {"deepseek-ai/DeepSeek-V4-Flash", "0.19.0", "context=131072 kv-blocks=99", "vLLM 0.19.0 does not run DeepSeek-V4"},
     // values as wide as keys until the class says otherwise (executed planner, 40 GiB)
     {"XiaomiMiMo/MiMo-V2-Flash", "0.14.0", "kv-bytes=40GiB context=131072 batch-size=8192",
      "size: 129,440 tokens|: 7.24x"},
