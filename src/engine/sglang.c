@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "engine/bounds.h"
 #include "engine/resolve.h"
 
 static const char *const SWA_SPLIT[] = {"none", "layers", "bytes", "ratio", NULL};
@@ -186,8 +187,8 @@ static enum kva_status check_ranks(struct kva_call *call)
 static enum kva_status check_ratios(struct kva_call *call)
 {
     const struct kva_deployment *deployment = call->deployment;
-    if (!(deployment->swa_ratio >= 0 && deployment->swa_ratio <= 1))
-        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "swa_ratio", "%g is not above 0 and at most 1",
+    if (deployment->swa_ratio != 0 && !(deployment->swa_ratio >= 0.001 && deployment->swa_ratio <= 1))
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "swa_ratio", "%g is not at least 0.001 and at most 1",
                         deployment->swa_ratio);
     if (!(deployment->mamba_ratio >= 0 && deployment->mamba_ratio < 1e6))
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, "mamba_ratio", "%g is not a ratio of bytes",
@@ -211,6 +212,8 @@ static enum kva_status resolve(struct kva_call *call)
     enum kva_status status = resolve_kv_type(call);
     if (status == KVA_OK)
         status = kva_resolve_common(call);
+    if (status == KVA_OK)
+        status = kva_check_bounds(call);
     if (status == KVA_OK)
         status = check_ranks(call);
     if (status == KVA_OK)

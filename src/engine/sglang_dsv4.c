@@ -10,6 +10,9 @@
 
 enum { CSA = 4, HCA = 128, PAGE_UNIT = 576, STATE_BYTES = 4 };
 
+// Within these no product below wraps.
+static const uint64_t MOST_BYTES = UINT64_C(1) << 52, MOST_TOKENS = UINT64_C(1) << 42, MOST_REQUESTS = 1 << 24;
+
 struct counts {
     uint64_t layers, csa, hca;  // all, those with a row for every 4 tokens, for every 128
     uint64_t head_dim, index_dim, window;
@@ -71,6 +74,17 @@ static enum kva_status count_layers(struct kva_call *call, struct counts *counts
             }
         }
     }
+    const struct kva_deployment *deployment = call->deployment;
+    const bool bounded = deployment->kv_bytes <= MOST_BYTES && deployment->context <= MOST_TOKENS &&
+                         deployment->sequences <= MOST_TOKENS / deployment->context &&
+                         deployment->max_sequences <= MOST_REQUESTS;
+    if (!bounded)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "context",
+                        "more tokens, requests or bytes than any GPU holds");
+    if (deployment->block_size % HCA != 0)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "block_size",
+                        "page_size must be multiple of 128 for compressed attention; %llu is not",
+                        (unsigned long long)deployment->block_size);
     if (counts->window != HCA || counts->head_dim != 512)
         return refuse(call, "a window of 128 tokens and heads of 512 elements are what SGLang insists on");
     return KVA_OK;
@@ -152,19 +166,14 @@ static uint64_t windowed_tokens(const struct kva_call *call, const struct counts
 }
 
 // The least full pool that holds the sequences, and whose windowed pool holds their windows.
-static enum kva_status pools_asked(struct kva_call *call, const struct counts *counts, struct pools *pools)
+static void pools_asked(const struct kva_call *call, const struct counts *counts, struct pools *pools)
 {
     const uint64_t page = call->deployment->block_size, sequences = call->deployment->sequences;
-    uint64_t tokens;
-    if (call->deployment->context > UINT64_C(1) << 50 ||
-        !kva_mul(kva_ceil_div(call->deployment->context, page) * page, sequences, &tokens) ||
-        tokens > UINT64_C(1) << 50)
-        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "context", "the sequences have more than 2^50 tokens");
+    const uint64_t tokens = kva_ceil_div(call->deployment->context, page) * page * sequences;
     const uint64_t windows = windowed_tokens(call, counts) * sequences;
     fill_pools(call, counts, tokens, pools);
     if (pools->swa < windows)
         fill_pools(call, counts, (uint64_t)ceil((double)windows / sglang_swa_ratio(call)) + page, pools);
-    return KVA_OK;
 }
 
 // ---------------------------------------------------------------- bytes
@@ -270,10 +279,9 @@ enum kva_status sglang_dsv4_allocate(struct kva_call *call, struct kva_engine_al
     struct counts counts;
     struct pools pools;
     enum kva_status status = count_layers(call, &counts);
-    if (status == KVA_OK)
-        status = pools_asked(call, &counts, &pools);
     if (status != KVA_OK)
         return status;
+    pools_asked(call, &counts, &pools);
     for (size_t i = 0; i < call->model->n_layers; i++) {
         allocation->layers[i].bytes = layer_bytes(call, &counts, &pools, ratio_of(&call->model->layers[i]));
         allocation->layers[i].rows = pools.full / call->deployment->sequences;

@@ -350,12 +350,13 @@ bool sglang_stage_bytes(const struct kva_call *call, const struct sglang_shape *
     const uint64_t full = stage->full_k + stage->full_v + stage->index, swa = stage->swa_k + stage->swa_v;
     const uint64_t slot = stage->conv + stage->ssm, draft = shape->draft_k + shape->draft_v;
     const uint64_t pages = full > 0 ? page : 0;
+    uint64_t drafted;
     *pools = *used = 0;
-    return kva_add_product(used, sizes->full, full) && kva_add_product(used, sizes->swa, swa) &&
-           kva_add_product(used, sizes->slots, slot) && kva_add(*pools, *used, pools) &&
-           kva_add_product(pools, pages, full) && kva_add_product(pools, swa > 0 ? page : 0, swa) &&
-           kva_add_product(pools, slot > 0, slot) &&
-           kva_add_product(pools, sizes->draft_slots > 0 ? sizes->draft_slots + 1 : 0, slot * drafts) &&
+    return kva_mul(slot, drafts, &drafted) && kva_add_product(used, sizes->full, full) &&
+           kva_add_product(used, sizes->swa, swa) && kva_add_product(used, sizes->slots, slot) &&
+           kva_add(*pools, *used, pools) && kva_add_product(pools, pages, full) &&
+           kva_add_product(pools, swa > 0 ? page : 0, swa) && kva_add_product(pools, slot > 0, slot) &&
+           kva_add_product(pools, sizes->draft_slots > 0 ? sizes->draft_slots + 1 : 0, drafted) &&
            kva_add_product(pools, sizes->tokens + page, draft) &&
            kva_add_product(pools, stage->workspace > 0 ? sizes->full + page : 0, stage->workspace);
 }

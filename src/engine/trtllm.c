@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/bounds.h"
 #include "engine/resolve.h"
 
 static const char *const MANAGER[] = {"v1", "by_architecture", NULL};
@@ -153,6 +154,8 @@ static enum kva_status resolve(struct kva_call *call)
 {
     const struct trtllm *trtllm = call->behaviours;
     enum kva_status status = kva_resolve_common(call);
+    if (status == KVA_OK)
+        status = kva_check_bounds(call);
     if (status == KVA_OK)
         status = check_ranks(call);
     if (status == KVA_OK)
