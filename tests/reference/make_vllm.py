@@ -38,8 +38,13 @@ LLAMA, GEMMA3, GPT_OSS = "meta-llama/Llama-3.1-8B-Instruct", "google/gemma-3-27b
 PHI4, DEEPSEEK, NEMOTRON = "microsoft/Phi-4-mini-instruct", "deepseek-ai/DeepSeek-V3", "nvidia/Nemotron-H-8B-Base-8K"
 SCOUT, MIMO, QWEN35 = "meta-llama/Llama-4-Scout-17B-16E-Instruct", "XiaomiMiMo/MiMo-V2-Flash", "Qwen/Qwen3.5-27B"
 GEMMA4, FALCON, JAMBA = "nvidia/Gemma-4-31B-IT-NVFP4", "tiiuae/Falcon-H1-7B-Instruct", "ai21labs/AI21-Jamba-1.5-Mini"
-KIMI = "moonshotai/Kimi-Linear-48B-A3B-Instruct"
+FLASH, KIMI = "microsoft/Phi-4-mini-flash-reasoning", "moonshotai/Kimi-Linear-48B-A3B-Instruct"
 
+V0 = [  # the first engine, which 0.10.0 to 0.10.2 still hold: the only one that runs this model
+    case("phi-4-mini-flash", FLASH, 262144, 8192, 40, until="0.10.2"),
+    case("phi-4-mini-flash-tp2", FLASH, 32768, 8192, 10, until="0.10.2", tp=2),
+    case("phi-4-mini-flash-too-small", FLASH, 262144, 8192, 8, until="0.10.2"),
+]
 EVERY = [  # every release
     case("llama-8b", LLAMA, 131072, 8192, 40),
     case("gemma-3-27b", GEMMA3, 131072, 8192, 40),
@@ -148,7 +153,7 @@ def main():
     versions = sorted((v for v in os.listdir(sources) if parts(v) >= [0, 10, 0]), key=parts)
     table = []
     for version in versions:
-        cases = EVERY + (CORE if every or version in CHANGED else []) + (MORE if every or version in WIDE else [])
+        cases = V0 + EVERY + (CORE if every or version in CHANGED else []) + (MORE if every or version in WIDE else [])
         table += run(sources, version, cases)
     if every:
         print("\n".join(table))

@@ -126,6 +126,12 @@ def from_config(config):
             caches.append(latent(i, width) if i + 1 in linear["full_attn_layers"] else state(
                 i, "kda", heads=linear["num_heads"], head=linear["head_dim"], kernel=linear["short_conv_kernel_size"]))
         facts.update(heads=1, head_size=width, mla=True, context=text["model_max_length"])
+    elif kind == "phi4flash":  # the model's own configuration class names its layers; the cross layers read layer 17
+        names = ["mamba" if i % 2 == 0 else "attention" if i <= layers // 2 + 1 else "shared_attention" for i in range(layers)]
+        for i, name in enumerate(names[:layers // 2 + 2]):
+            caches.append(state(i, "mamba1", inner=2 * text["hidden_size"], state=16, kernel=4) if name == "mamba" else
+                          sliding(i, heads, head, window) if i < layers // 2 else full(i, heads, head))
+        facts.update(v0=True, layers_block_type=names)
     elif kind == "falcon_mamba":
         caches = [state(i, "mamba1", inner=text["intermediate_size"], state=text["state_size"], kernel=text["conv_kernel"])
                   for i in range(layers)]

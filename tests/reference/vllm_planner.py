@@ -252,7 +252,7 @@ class Case:
                         kv_cache_dtype=self.kv_type, sliding_window=c.get("window") if kind == "sliding" else None,
                         attn_type="decoder", attn_backend=self.backend, attention_chunk_size=c.get("window"), indexer=None,
                         topk_buffer_width=None, non_causal_multi_token_decode=False,
-                        _uses_flat_kv_cache=lambda: self.backend.sparse and self.kv_type not in ("fp8_ds_mla", "nvfp4_ds_mla"), head_dim=c["k_dim"],
+                        head_dim=c["k_dim"], _uses_flat_kv_cache=lambda: self.backend.sparse and not self.kv_type.endswith("_ds_mla"),
                         cache_config=self.config.cache_config)
         decoder = Bag(DECODER="decoder", ENCODER_ONLY="encoder_only", ENCODER="encoder")
         dtype_of = lambda text, model: self.dtype
@@ -305,8 +305,34 @@ class Case:
         result["lines"] = list(lines.texts)
         return result
 
+    def plan_v0(self, result):
+        """The first engine of 0.10.0 to 0.10.2, for a model that only it runs: worker.py, cache_engine.py, executor_base.py."""
+        release, config, d = self.release, self.config, self.deployment
+        model, kinds = config.model_config, Bag(attention=Bag(value="attention"))
+        model.is_hybrid, model.has_noops, model.is_attention_free = True, False, False
+        model.hf_config = model.hf_text_config = Bag(layers_block_type=self.facts["layers_block_type"])
+        model.get_layers_start_end_indices = lambda parallel: (0, len(self.facts["layers_block_type"]))
+        where = ("vllm.config", "vllm.config.model")
+        count = release.lift_method(where, "ModelConfig", "get_num_layers_by_block_type", LayerBlockType=kinds)
+        model.get_num_layers_by_block_type = lambda parallel, kind: count(model, parallel, kind)
+        size = release.lift_method(("vllm.worker.cache_engine",), "CacheEngine", "get_cache_block_size", LayerBlockType=kinds)
+        block_bytes = size(config.cache_config, model, config.parallel_config)
+        blocks = d["available_bytes"] // block_bytes
+        check = release.finder.lift("vllm.worker.worker", "raise_if_cache_size_invalid")
+        engine = Bag(cache_config=config.cache_config, model_config=model, collective_rpc=lambda *args, **keys: None)
+        show = release.lift_method(("vllm.executor.executor_base",), "ExecutorBase", "initialize_cache",
+                                   logger=release.finder.lines.logger(),
+                                   vllm=Bag(platforms=Bag(current_platform=Bag(device_name="cuda"))))
+        show(engine, blocks, 4 * GIB // block_bytes)  # --swap-space is 4 GiB
+        check(blocks, config.cache_config.block_size, False, model.max_model_len, 1)
+        result.update(num_blocks=blocks, allocated_bytes=[blocks * block_bytes], block_bytes=block_bytes,
+                      concurrency=blocks * config.cache_config.block_size / model.max_model_len)
+
     def plan(self, result):
         release, config = self.release, self.config
+        if self.facts.get("v0"):
+            self.plan_v0(result)
+            return
         if any(c["kind"] == "state" for c in self.caches):
             self.align()
             result["attention_block_size"] = config.cache_config.block_size
