@@ -87,34 +87,49 @@ START_TEST(a_curve_with_a_knee_is_solved_on_both_sides)
 }
 END_TEST
 
+// Of every engine that there is and takes a budget.
 START_TEST(every_answer_fits_and_the_next_does_not)
 {
     static const char *const MODELS[] = {"google/gemma-3-27b-it", "microsoft/Phi-4-mini-flash-reasoning",
                                          "openai/gpt-oss-20b", "meta-llama/Llama-3.1-8B-Instruct"};
-    static const char *const ENGINES[] = {"exact", "full"};
     static const uint64_t SEQUENCES[] = {1, 7, 64};
-    for (size_t m = 0; m < sizeof MODELS / sizeof *MODELS; m++)
-        for (size_t e = 0; e < sizeof ENGINES / sizeof *ENGINES; e++)
+    size_t answers = 0;
+    for (size_t m = 0; m < sizeof MODELS / sizeof *MODELS; m++) {
+        struct kva_model *model = unit_open(atlas, MODELS[m], NULL);
+        for (size_t e = 0; kva_engine_name(e) != NULL; e++)
             for (size_t s = 0; s < sizeof SEQUENCES / sizeof *SEQUENCES; s++) {
-                struct kva_model *model = unit_open(atlas, MODELS[m], NULL);
                 struct kva_deployment deployment = {
-                    .engine = ENGINES[e], .gpu = "h100", .context = 3000, .sequences = SEQUENCES[s]};
-                struct kva_fit *fit = fitted(model, &deployment, NULL);
+                    .engine = kva_engine_name(e), .gpu = "h100", .context = 3000, .sequences = SEQUENCES[s]};
+                struct kva_fit *fit;
+                if (kva_fit_make(atlas, model, &deployment, NULL, &fit, NULL) != KVA_OK)
+                    continue;
+                answers++;
                 struct kva_deployment tried = deployment;
                 if (fit->max_context > 0) {
                     tried.context = fit->max_context;
-                    ck_assert(fits(model, &tried));
+                    ck_assert_msg(fits(model, &tried), "%s %s %llu", MODELS[m], deployment.engine,
+                                  (unsigned long long)tried.context);
                 }
                 tried.context = fit->max_context + 1;
-                ck_assert(fit->limited_by_model || !fits(model, &tried));
+                ck_assert_msg(fit->limited_by_model || !fits(model, &tried), "%s %s %llu", MODELS[m], deployment.engine,
+                              (unsigned long long)tried.context);
                 tried = deployment;
                 tried.sequences = fit->max_sequences;
                 ck_assert(fit->max_sequences == 0 || fits(model, &tried));
                 tried.sequences++;
-                ck_assert(!fits(model, &tried));
+                ck_assert_msg(fit->max_sequences == KVA_UNKNOWN || !fits(model, &tried), "%s %s %llu sequences",
+                              MODELS[m], deployment.engine, (unsigned long long)tried.sequences);
+                for (size_t k = 0; k < fit->n_knobs; k++) {
+                    tried = deployment;
+                    ck_assert_int_eq(kva_deployment_set(&tried, fit->knobs[k].flag, fit->knobs[k].value, NULL), KVA_OK);
+                    ck_assert_msg(fits(model, &tried), "%s %s %s %s", MODELS[m], deployment.engine, fit->knobs[k].flag,
+                                  fit->knobs[k].value);
+                }
                 kva_fit_free(fit);
-                kva_model_close(model);
             }
+        kva_model_close(model);
+    }
+    ck_assert_uint_ge(answers, 4 * 3 * 2);
 }
 END_TEST
 
