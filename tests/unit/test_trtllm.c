@@ -275,10 +275,11 @@ START_TEST(test_budget)
     struct kva_plan *plan =
         plan_of(model, "tensorrt-llm@1.2.0",
                 "--kv-cache-dtype=fp8 --gpu-memory=139.81GiB --weight-bytes=80GiB --activation-bytes=11.46GiB "
-                "--free-gpu-memory-fraction=0.85");
+                "--other-bytes=1 --free-gpu-memory-fraction=0.85");
     ck_assert_double_eq_tol((double)plan->capacity.budget / 0x1p30, 41.0975, 0.0001);
     kva_plan_free(plan);
-    plan = plan_of(model, "tensorrt-llm@1.2.0", "--gpu-memory=139GiB --weight-bytes=39GiB");
+    plan = plan_of(model, "tensorrt-llm@1.2.0",
+                   "--gpu-memory=139GiB --weight-bytes=37GiB --activation-bytes=1GiB --other-bytes=1GiB");
     ck_assert_uint_eq(plan->capacity.budget, UINT64_C(90) << 30);  // nine tenths of 100 GiB
     kva_plan_free(plan);
     kva_model_close(model);
