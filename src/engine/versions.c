@@ -73,6 +73,9 @@ int kva_version_compare(const char *a, const char *b, bool *comparable)
 size_t kva_version_index(const struct kva_engine_file *file, const char *version)
 {
     bool comparable;
+    for (size_t i = 0; i < file->n_versions; i++)  // as it is written, nearly always
+        if (strcmp(file->versions[i].version, version) == 0)
+            return i;
     for (size_t i = 0; i < file->n_versions; i++)
         if (kva_version_compare(file->versions[i].version, version, &comparable) == 0 && comparable)
             return i;

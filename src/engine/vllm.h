@@ -31,7 +31,7 @@ enum vllm_encoder { VLLM_ENCODER_LENGTH, VLLM_ENCODER_BATCH };
 enum vllm_graphs { VLLM_GRAPHS_IGNORED, VLLM_GRAPHS_ASKED, VLLM_GRAPHS_COUNTED };
 enum vllm_check { VLLM_CHECK_SPECS, VLLM_CHECK_FIRST_GROUP, VLLM_CHECK_GROUPS };
 enum vllm_check_scope { VLLM_CHECK_WORKER, VLLM_CHECK_WHOLE };
-enum vllm_tokens { VLLM_TOKENS_BLOCKS, VLLM_TOKENS_CONCURRENCY };
+enum vllm_tokens { VLLM_TOKENS_CONFIGURED, VLLM_TOKENS_BLOCKS, VLLM_TOKENS_CONCURRENCY };
 enum vllm_concurrency { VLLM_CONCURRENCY_FIRST_PAGE, VLLM_CONCURRENCY_EACH_PAGE };
 
 struct vllm_behaviours {
@@ -39,7 +39,8 @@ struct vllm_behaviours {
     int page_unify, group_split, window_block, latent_block, hybrid_align, state_need, state_default;
     int draft_states, state_dtype, hybrid_forced, in_flight, runner, encoder, graphs, check, check_scope, tokens;
     int concurrency, tuples;
-    bool mixed_group, state_pad, local_fallback, align_all, state_prefix_default, mode_all, mode_all_drafts;
+    bool mixed_group, state_pad, local_fallback, promotion_whole, capacity_once, align_all, state_prefix_default,
+        mode_all, mode_all_drafts;
     bool delta_conv_drafts, mamba2_conv_drafts, kda_conv_drafts, short_conv_drafts, delta_state_dtype;
     bool recurrent_choice, cross, chunked_off, dcp, pcp, async_default, batch_160, requested_ceil, kv_bytes_flag;
     bool check_null_block, check_override, auto_fit, tuples_auto;
@@ -47,7 +48,7 @@ struct vllm_behaviours {
     const char *latent_backend, *latent_backend_10;
 };
 
-enum { VLLM_N_BEHAVIOURS = 52 };
+enum { VLLM_N_BEHAVIOURS = 54 };
 extern const struct kva_behaviour vllm_behaviour_table[VLLM_N_BEHAVIOURS];
 
 static inline const struct vllm_behaviours *vllm_behaves(const struct kva_call *call)
@@ -66,6 +67,7 @@ struct vllm_spec {
     const struct kva_cache *cache;
     uint64_t block;        // tokens of a page
     uint64_t token_bytes;  // bytes of one token; 0 for a state
+    uint64_t bare_bytes;   // of attention: the same with values as wide as keys, without scales
     uint64_t page;         // bytes of a block, padding included
     uint64_t window;       // tokens of a window or a chunk; 0: none
     uint64_t n_entries;    // caches with this spec
@@ -169,6 +171,9 @@ struct vllm_pool {
     const char *refusal;  // NULL: it starts
 };
 // Only with a budget or a number of blocks; the rest of the deployment is resolved.
+// The printed size of a pool of `blocks` of which a request takes `counted`.
+uint64_t vllm_printed_tokens(const struct kva_call *call, const struct vllm_layout *layout, uint64_t blocks,
+                             double concurrency);
 enum kva_status vllm_pool_fill(struct kva_call *call, const struct vllm_layout *layout, struct vllm_pool *pool);
 // The longest length that every stage admits, at most `limit`; 0: not even one token.
 uint64_t vllm_longest(const struct kva_call *call, const struct vllm_layout *layout, uint64_t limit);

@@ -138,19 +138,21 @@ static uint64_t counted_blocks(const struct kva_call *call, const struct vllm_la
     return kva_ceil_div(bytes, layout->groups[0].page);
 }
 
-// The printed size: blocks of one group times tokens of a block, or concurrency times length.
-static uint64_t printed_tokens(const struct kva_call *call, const struct vllm_layout *layout,
-                               const struct vllm_pool *pool)
+uint64_t vllm_printed_tokens(const struct kva_call *call, const struct vllm_layout *layout, uint64_t blocks,
+                             double concurrency)
 {
+    const int meaning = vllm_behaves(call)->tokens;
     uint64_t block = UINT64_MAX, tokens = 0;
-    if (vllm_behaves(call)->tokens == VLLM_TOKENS_CONCURRENCY) {
-        const double product = pool->concurrency * (double)call->deployment->context;
+    if (meaning == VLLM_TOKENS_CONCURRENCY) {
+        const double product = concurrency * (double)call->deployment->context;
         return product < 0x1p63 ? (uint64_t)product : KVA_UNKNOWN;
     }
     for (size_t s = 0; s < layout->n_specs; s++)
         block = kva_min(block, layout->specs[s].block);
+    if (meaning == VLLM_TOKENS_CONFIGURED && layout->n_groups == 1)
+        block = layout->block;
     const uint64_t shards = call->deployment->dcp * (vllm_behaves(call)->pcp ? call->deployment->pcp : 1);
-    return kva_mul3(pool->blocks / layout->n_groups, block, shards, &tokens) ? tokens : KVA_UNKNOWN;
+    return kva_mul3(blocks / layout->n_groups, block, shards, &tokens) ? tokens : KVA_UNKNOWN;
 }
 
 enum kva_status vllm_pool_fill(struct kva_call *call, const struct vllm_layout *layout, struct vllm_pool *pool)
@@ -168,7 +170,7 @@ enum kva_status vllm_pool_fill(struct kva_call *call, const struct vllm_layout *
     pool->need = vllm_blocks_of_all(&request, layout, call->deployment->context);
     pool->counted = counted_blocks(call, layout, &request, pool->need);
     pool->concurrency = pool->counted > 0 ? (double)pool->blocks / (double)pool->counted : 0;
-    pool->tokens = printed_tokens(call, layout, pool);
+    pool->tokens = vllm_printed_tokens(call, layout, pool->blocks, pool->concurrency);
     pool->longest = vllm_longest(call, layout, kva_max(call->model->context_limit, call->deployment->context));
     return status;
 }

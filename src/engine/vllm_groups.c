@@ -120,6 +120,8 @@ static enum kva_status promote(struct kva_call *call, struct vllm_layout *layout
             if (spec->kind != VLLM_SLIDING && spec->kind != VLLM_CHUNKED)
                 continue;
             spec->kind = VLLM_FULL;
+            if (!vllm_behaves(call)->promotion_whole)
+                spec->token_bytes = spec->bare_bytes;
             spec->block = block > 0 ? block : spec->block;
             if (!kva_mul(spec->block, spec->token_bytes, &spec->page))
                 return too_large(call);

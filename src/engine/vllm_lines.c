@@ -99,18 +99,43 @@ static enum kva_status print_auto_fit(struct kva_call *call)
                                     : KVA_OK;
 }
 
-static enum kva_status print_capacity(struct kva_call *call, const struct vllm_pool *pool)
+static enum kva_status print_size(struct kva_call *call, uint64_t tokens, double concurrency)
+{
+    const struct kva_quantity quantities[] = {kva_count_of("tokens", tokens),
+                                              kva_count_of("context", call->deployment->context),
+                                              kva_real_of("concurrency", concurrency)};
+    return kva_print(call, "capacity", quantities, 3);
+}
+
+// Ranks that differ print sizes that differ, where each prints its own; each size once.
+static enum kva_status print_sizes(struct kva_call *call, const struct vllm_layout *layout,
+                                   const struct vllm_pool *pool)
+{
+    enum kva_status status = KVA_OK;
+    uint64_t last = UINT64_MAX;
+    if (vllm_behaves(call)->capacity_once || call->deployment->kv_blocks > 0 || pool->counted == 0)
+        return print_size(call, pool->tokens, pool->concurrency);
+    for (uint32_t stage = 0; status == KVA_OK && stage < layout->n_stages; stage++) {
+        const uint64_t block = layout->block_bytes[stage];
+        const uint64_t blocks = block > 0 ? call->deployment->kv_bytes / block : last;
+        const double concurrency = (double)blocks / (double)pool->counted;
+        if (blocks != last)
+            status = print_size(call, vllm_printed_tokens(call, layout, blocks, concurrency), concurrency);
+        last = blocks;
+    }
+    return status;
+}
+
+static enum kva_status print_capacity(struct kva_call *call, const struct vllm_layout *layout,
+                                      const struct vllm_pool *pool)
 {
     const struct kva_deployment *deployment = call->deployment;
     const struct kva_quantity shards[] = {kva_count_of("dcp", deployment->dcp), kva_count_of("pcp", deployment->pcp),
                                           kva_count_of("shards", deployment->dcp * deployment->pcp)};
-    const struct kva_quantity quantities[] = {kva_count_of("tokens", pool->tokens),
-                                              kva_count_of("context", deployment->context),
-                                              kva_real_of("concurrency", pool->concurrency)};
     enum kva_status status = KVA_OK;
     if (deployment->dcp * deployment->pcp > 1)
         status = kva_print(call, "shards", shards, 3);
-    return status == KVA_OK ? kva_print(call, "capacity", quantities, 3) : status;
+    return status == KVA_OK ? print_sizes(call, layout, pool) : status;
 }
 
 enum kva_status vllm_print_lines(struct kva_call *call, const struct kva_engine_allocation *allocation)
@@ -141,5 +166,5 @@ enum kva_status vllm_print_lines(struct kva_call *call, const struct kva_engine_
         status = kva_print(call, "override", override, 2);
     if (status == KVA_OK && pool->refusal == NULL)
         status = print_auto_fit(call);
-    return status == KVA_OK && pool->refusal == NULL ? print_capacity(call, pool) : status;
+    return status == KVA_OK && pool->refusal == NULL ? print_capacity(call, layout, pool) : status;
 }

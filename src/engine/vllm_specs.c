@@ -80,20 +80,22 @@ static uint64_t index_bytes(const struct kva_cache *cache)
     return cache->k_dim + kva_ceil_div(cache->k_dim, 128) * 4;
 }
 
-static enum kva_status token_bytes(struct kva_call *call, enum vllm_kind kind, const struct kva_cache *cache,
-                                   uint64_t *bytes)
+static enum kva_status token_bytes(struct kva_call *call, struct vllm_spec *spec, const struct kva_cache *cache)
 {
     if (cache->kind == KVA_CACHE_INDEX) {
-        *bytes = index_bytes(cache);
+        spec->token_bytes = index_bytes(cache);
         return KVA_OK;
     }
-    if (kind == VLLM_LATENT)
-        return latent_bytes(call, cache, bytes);
+    if (spec->kind == VLLM_LATENT)
+        return latent_bytes(call, cache, &spec->token_bytes);
     const bool own_v = cache->v_dim != cache->k_dim && kva_rule(call, "own_values", call->model->model_type) != NULL;
     uint64_t heads;
     enum kva_status status = heads_on_rank(call, cache->kv_heads, &heads);
+    if (status == KVA_OK && !kva_kv_row_bytes(&call->kv_format, heads, cache->k_dim,
+                                              own_v ? cache->v_dim : cache->k_dim, &spec->token_bytes))
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "a token's keys and values are more than 2^64 bytes");
     if (status == KVA_OK &&
-        !kva_kv_row_bytes(&call->kv_format, heads, cache->k_dim, own_v ? cache->v_dim : cache->k_dim, bytes))
+        !kva_mul3(heads * 2, cache->k_dim, kva_max(call->kv_format.k.bits / 8, 1), &spec->bare_bytes))
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "a token's keys and values are more than 2^64 bytes");
     return status;
 }
@@ -119,7 +121,7 @@ static enum kva_status make_spec(struct kva_call *call, const struct kva_layer *
         spec->window = cache->window;
     if (spec->kind == VLLM_STATE)
         return vllm_state_bytes(call, cache, &spec->page);
-    return token_bytes(call, spec->kind, cache, &spec->token_bytes);
+    return token_bytes(call, spec, cache);
 }
 
 static enum kva_status add_entry(struct kva_call *call, struct vllm_layout *layout, const struct kva_layer *layer,
