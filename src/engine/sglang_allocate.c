@@ -153,7 +153,10 @@ static uint64_t sequences_that_fit(const struct kva_call *call, const struct sgl
 static uint64_t longest_context(const struct kva_call *call, const struct sglang_shape *shape,
                                 const struct sglang_sizes *sizes)
 {
-    if (sizes->full == 0 && sizes->swa == 0)
+    uint64_t n_attention = 0;
+    for (uint64_t s = 0; s < shape->pp; s++)
+        n_attention += shape->stages[s].n_full + shape->stages[s].n_swa;
+    if (n_attention == 0)  // states have no context, and the tokens are as many as one may be long
         return KVA_UNKNOWN;
     if (sizes->swa > 0 && sizes->swa < sglang_windowed_tokens(call, shape, UINT64_C(1) << 60))
         return sizes->full > 0 ? kva_min(sizes->swa, sizes->full) : sizes->swa;

@@ -150,7 +150,7 @@ static struct state_rule state_rule_of(const struct kva_call *call, uint64_t tp)
         .tp = tp,
         .heads =
             value_or(model, "linear_value_heads", value_or(model, "ssm_heads", value_or(model, "linear_heads", 0))),
-        .groups = value_or(model, "groups", value_or(model, "linear_key_heads", 1)),
+        .groups = value_or(model, "groups", value_or(model, "linear_key_heads", 0)),
         .width = value_or(model, "d_state", value_or(model, "linear_key_dim", 0)),
         .columns = value_or(model, "d_conv", 1) - 1,
         .conv_bytes = kva_dtype_bytes(conv != KVA_DTYPE_NONE ? conv : KVA_BF16),

@@ -463,6 +463,14 @@ START_TEST(test_capacity)
     ck_assert(plan->capacity.fits);
     kva_plan_free(plan);
     kva_model_close(model);
+    // without attention the tokens are as many as one sequence may have (_zero_kv_max_tokens), however long
+    model = unit_model(atlas, "tiiuae/falcon-mamba-7b");
+    plan = plan_of(model, "sglang@0.5.23", "--context=4096 --kv-bytes=40GiB");
+    ck_assert_uint_eq(plan->capacity.tokens, 4096);
+    ck_assert_uint_eq(plan->capacity.sequences_at_context, 1);
+    ck_assert_uint_eq(plan->capacity.max_context, KVA_UNKNOWN);
+    kva_plan_free(plan);
+    kva_model_close(model);
     model = unit_model(atlas, "openai/gpt-oss-120b");
     plan = plan_of(model, "sglang@0.5.16", "--context=100000 --kv-bytes=40GiB --sequences=7");
     ck_assert_uint_eq(plan->capacity.sequences_at_context, 6);
