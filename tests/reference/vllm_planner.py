@@ -152,6 +152,9 @@ class Case:
             device_config=Bag(device_type="cuda"), attention_config=Bag(hisparse_config=None, backend=None),
             compilation_config=Bag(), kv_transfer_config=None, kv_events_config=None, speculative_config=None,
             num_speculative_tokens=spec_tokens, num_prefill_lookahead_tokens=0, use_v2_model_runner=d.get("runner_v2", False))
+        if any(c["kind"] == "cross" for c in self.caches) and release.version < (0, 13, 0):
+            # config/vllm.py set the budget of an encoder-decoder model to its encoder's length
+            self.config.scheduler_config.max_num_encoder_input_tokens = 1500
         batches = release.lift_method(("vllm.config.vllm",), "VllmConfig", "max_concurrent_batches")
         in_flight = release.lift_method(("vllm.config.vllm",), "VllmConfig", "max_in_flight_tokens")
         if in_flight:
@@ -197,6 +200,23 @@ class Case:
             ssm = fp32
         return tuple(map(tuple, shapes)), (bf16,) * (len(shapes) - 1) + ((ssm,) if len(shapes) > 1 else (bf16,))
 
+    def checkpoint_alignment(self):
+        """Tokens between the states that a gated delta net can hand out in a prefill (FlashInfer's kernel, on Hopper)."""
+        if any(c.get("mixer") == "gdn" for c in self.caches) and self.release.lift_method(
+                ("vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn",), "QwenGatedDeltaNetAttention",
+                "get_prefill_checkpoint_alignment"):
+            return self.release.finder.lift("vllm.v1.attention.backends.gdn_attn", "FLASHINFER_GDN_CHECKPOINT_ALIGNMENT")
+        return None
+
+    def checkpoint(self, c, spec):
+        """The mixers' own get_kv_cache_spec, which call the base class's and add a state for a prefill checkpoint."""
+        if c["mixer"] == "mamba2" and self.release.lift_method(
+                ("vllm.model_executor.layers.mamba.mamba_mixer2",), "MambaMixer2", "get_kv_cache_spec"):
+            return dataclasses.replace(spec, num_prefill_checkpoint_blocks=1, prefill_checkpoint_alignment=1)
+        if c["mixer"] == "gdn" and self.config.cache_config.mamba_cache_mode == "align" and (tokens := self.checkpoint_alignment()):
+            return dataclasses.replace(spec, num_prefill_checkpoint_blocks=1, prefill_checkpoint_alignment=tokens)
+        return spec
+
     def align(self):
         """The release's own choice of block size for a model with states and attention."""
         release, config = self.release, self.config
@@ -225,7 +245,7 @@ class Case:
             from contextlib import nullcontext
             stub.set_current_vllm_config = lambda config: nullcontext()
             mamba = importlib.import_module("vllm.model_executor.layers.mamba.abstract")
-            mamba.get_mamba_prefill_checkpoint_alignment = lambda config: None
+            mamba.get_mamba_prefill_checkpoint_alignment = lambda config: self.checkpoint_alignment()
             cls = Bag(_find_non_ssm_backends=lambda config: [self.backend], _get_indexer_block_alignment=lambda config: None)
             new(cls, config, self.backend)
 
@@ -238,7 +258,7 @@ class Case:
                         is_kv_cache_tp_replicated=False, get_prefill_checkpoint_alignment=lambda: None)
             make = release.lift_method(MAMBA, "MambaBase", "get_kv_cache_spec")
             if make and not self.spec_tokens:
-                return make(layer, self.config)
+                return self.checkpoint(c, make(layer, self.config))
             cache = self.config.cache_config
             keys = {"shapes": shapes, "dtype": self.dtype, "dtypes": dtypes, "page_size_padded": cache.mamba_page_size_padded,
                     "num_speculative_blocks": self.spec_tokens, "mamba_cache_mode": cache.mamba_cache_mode,
