@@ -38,7 +38,7 @@ LLAMA, GEMMA3, GPT_OSS = "meta-llama/Llama-3.1-8B-Instruct", "google/gemma-3-27b
 PHI4, DEEPSEEK, NEMOTRON = "microsoft/Phi-4-mini-instruct", "deepseek-ai/DeepSeek-V3", "nvidia/Nemotron-H-8B-Base-8K"
 SCOUT, MIMO, QWEN35 = "meta-llama/Llama-4-Scout-17B-16E-Instruct", "XiaomiMiMo/MiMo-V2-Flash", "Qwen/Qwen3.5-27B"
 GEMMA4, FALCON, JAMBA = "nvidia/Gemma-4-31B-IT-NVFP4", "tiiuae/Falcon-H1-7B-Instruct", "ai21labs/AI21-Jamba-1.5-Mini"
-FLASH, KIMI = "microsoft/Phi-4-mini-flash-reasoning", "moonshotai/Kimi-Linear-48B-A3B-Instruct"
+FLASH, KIMI, V4 = "microsoft/Phi-4-mini-flash-reasoning", "moonshotai/Kimi-Linear-48B-A3B-Instruct", "deepseek-ai/DeepSeek-V4-Flash"
 
 V0 = [  # the first engine, which 0.10.0 to 0.10.2 still hold: the only one that runs this model
     case("phi-4-mini-flash", FLASH, 262144, 8192, 40, until="0.10.2"),
@@ -100,6 +100,9 @@ MORE = [  # some releases
     case("deepseek-v3-dcp8", DEEPSEEK, 163840, 8192, 40, since="0.10.2", block_size=64, dcp=8, tp=8),
     case("deepseek-v3.2-fp8", "deepseek-v3.2", 163840, 8192, 40, since="0.11.0", block_size=64, kv_type="fp8_ds_mla"),
     case("glm-5", "zai-org/GLM-5", 202752, 8192, 60, since="0.17.0", block_size=64),
+    case("deepseek-v4-flash", V4, 131072, 8192, 40, since="0.20.0", block_size=256, kv_type="fp8"),
+    case("deepseek-v4-flash-long", V4, 1048576, 8192, 40, since="0.20.0", block_size=256, kv_type="fp8"),
+    case("deepseek-v4-flash-too-small", V4, 1048576, 8192, 1, since="0.20.0", block_size=256, kv_type="fp8"),
     case("mimo-v2-flash-hybrid-on", MIMO, 131072, 8192, 40, since="0.14.0"),
     case("mimo-v2-flash-hybrid-off", MIMO, 131072, 8192, 40, since="0.14.0", hybrid_manager=False),
     case("whisper-large-v3", "whisper-large-v3", 448, 2048, 40, since="0.10.2"),

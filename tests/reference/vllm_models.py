@@ -74,6 +74,20 @@ def from_config(config):
         for i in range(layers):
             caches += [latent(i, width), index(i, text["index_head_dim"])]
         facts.update(heads=1, head_size=width, mla=True)
+    elif kind == "deepseek_v4":  # models/deepseek_v4: five caches, in the order in which a layer's parts register
+        for i, ratio in enumerate(text["compress_ratios"][:layers]):
+            short = {"layer": i, "kv_heads": 1, "v_dim": 0}
+            if ratio == 4:
+                dim = text["index_head_dim"]
+                caches.append({**index(i, dim), "kind": "compressed_index", "ratio": ratio})
+                caches.append({**short, "kind": "index_compressor", "k_dim": 4 * dim, "dtype_bytes": 4, "window": 8, "block": 4})
+            caches.append({**short, "kind": "window_latent", "k_dim": head, "window": window, "block": 64})
+            if ratio > 1:
+                caches.append({**short, "kind": "compressed_latent", "k_dim": head, "ratio": ratio})
+                both = 2 if ratio == 4 else 1  # overlapping windows keep twice the states
+                caches.append({**short, "kind": "compressor", "k_dim": 2 * both * head, "dtype_bytes": 4,
+                               "window": both * ratio, "block": 4 if ratio == 4 else 8})
+        facts.update(heads=1, head_size=head, mla=True, ds_v4=True)
     elif kind == "mimo_v2_flash":
         caches = [sliding(i, text["swa_num_key_value_heads"], text["swa_head_dim"], text["sliding_window_size"],
                           text["swa_v_head_dim"]) if swa else full(i, heads, head, text["v_head_dim"])

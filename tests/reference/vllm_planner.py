@@ -27,6 +27,15 @@ CHUNKED = ("vllm.model_executor.layers.attention.chunked_local_attention",
            "vllm.attention.layers.chunked_local_attention")
 CROSS = ("vllm.model_executor.layers.attention.cross_attention", "vllm.attention.layers.cross_attention")
 DEEPSEEK = ("vllm.model_executor.models.deepseek_v2",)
+V4 = ("vllm.models.deepseek_v4.attention", "vllm.model_executor.layers.deepseek_v4_attention")
+V4_COMPRESSOR = ("vllm.models.deepseek_v4.compressor", "vllm.model_executor.layers.deepseek_compressor")
+V4_CACHES = {  # kind of cache: where its class is, and the names it has had
+    "compressed_latent": (V4, ("DeepseekV4Attention", "DeepseekV4MLAAttention")),
+    "compressed_index": (V4, ("DeepseekV4IndexerCache",)),
+    "window_latent": (("vllm.v1.attention.backends.mla.sparse_swa",), ("DeepseekV4SWACache",)),
+    "compressor": (V4_COMPRESSOR, ("CompressorStateCache",)),
+    "index_compressor": (V4_COMPRESSOR, ("CompressorStateCache",)),
+}
 MAMBA = ("vllm.model_executor.layers.mamba.abstract",)
 
 
@@ -115,7 +124,7 @@ class Case:
         self.deployment = d = case["deployment"]
         self.caches, self.facts = vllm_models.get(models, case["model"])
         torch = release.torch
-        self.kv_type = d.get("kv_type", "auto")
+        self.kv_type = "fp8_ds_mla" if self.facts.get("ds_v4") else d.get("kv_type", "auto")
         table = release.finder.lift("vllm.utils.torch_utils", "STR_DTYPE_TO_TORCH_DTYPE") or release.finder.lift(
             "vllm.utils", "STR_DTYPE_TO_TORCH_DTYPE")
         self.dtype = torch.bfloat16 if self.kv_type == "auto" else table[self.kv_type]
@@ -152,6 +161,9 @@ class Case:
             device_config=Bag(device_type="cuda"), attention_config=Bag(hisparse_config=None, backend=None),
             compilation_config=Bag(), kv_transfer_config=None, kv_events_config=None, speculative_config=None,
             num_speculative_tokens=spec_tokens, num_prefill_lookahead_tokens=0, use_v2_model_runner=d.get("runner_v2", False))
+        if any(c["kind"] == "cross" for c in self.caches) and release.version < (0, 13, 0):
+            # config/vllm.py set the budget of an encoder-decoder model to its encoder's length
+            self.config.scheduler_config.max_num_encoder_input_tokens = 1500
         batches = release.lift_method(("vllm.config.vllm",), "VllmConfig", "max_concurrent_batches")
         in_flight = release.lift_method(("vllm.config.vllm",), "VllmConfig", "max_in_flight_tokens")
         if in_flight:
@@ -197,6 +209,23 @@ class Case:
             ssm = fp32
         return tuple(map(tuple, shapes)), (bf16,) * (len(shapes) - 1) + ((ssm,) if len(shapes) > 1 else (bf16,))
 
+    def checkpoint_alignment(self):
+        """Tokens between the states that a gated delta net can hand out in a prefill (FlashInfer's kernel, on Hopper)."""
+        if any(c.get("mixer") == "gdn" for c in self.caches) and self.release.lift_method(
+                ("vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn",), "QwenGatedDeltaNetAttention",
+                "get_prefill_checkpoint_alignment"):
+            return self.release.finder.lift("vllm.v1.attention.backends.gdn_attn", "FLASHINFER_GDN_CHECKPOINT_ALIGNMENT")
+        return None
+
+    def checkpoint(self, c, spec):
+        """The mixers' own get_kv_cache_spec, which call the base class's and add a state for a prefill checkpoint."""
+        if c["mixer"] == "mamba2" and self.release.lift_method(
+                ("vllm.model_executor.layers.mamba.mamba_mixer2",), "MambaMixer2", "get_kv_cache_spec"):
+            return dataclasses.replace(spec, num_prefill_checkpoint_blocks=1, prefill_checkpoint_alignment=1)
+        if c["mixer"] == "gdn" and self.config.cache_config.mamba_cache_mode == "align" and (tokens := self.checkpoint_alignment()):
+            return dataclasses.replace(spec, num_prefill_checkpoint_blocks=1, prefill_checkpoint_alignment=tokens)
+        return spec
+
     def align(self):
         """The release's own choice of block size for a model with states and attention."""
         release, config = self.release, self.config
@@ -225,20 +254,34 @@ class Case:
             from contextlib import nullcontext
             stub.set_current_vllm_config = lambda config: nullcontext()
             mamba = importlib.import_module("vllm.model_executor.layers.mamba.abstract")
-            mamba.get_mamba_prefill_checkpoint_alignment = lambda config: None
+            mamba.get_mamba_prefill_checkpoint_alignment = lambda config: self.checkpoint_alignment()
             cls = Bag(_find_non_ssm_backends=lambda config: [self.backend], _get_indexer_block_alignment=lambda config: None)
             new(cls, config, self.backend)
 
     # --- specs --------------------------------------------------------------------------------------------------------
+    def spec_v4(self, c):
+        """DeepSeek-V4 with the fp8 cache, which its attention turns into fp8_ds_mla."""
+        where, classes = V4_CACHES[c["kind"]]
+        make = next(filter(None, (self.release.lift_method(where, cls, "get_kv_cache_spec") for cls in classes)))
+        torch = self.release.torch
+        dtype = torch.float32 if c.get("dtype_bytes") == 4 else torch.uint8
+        return make(Bag(compress_ratio=c.get("ratio", 1), kv_cache_dtype=self.kv_type, head_dim=c["k_dim"], dtype=dtype,
+                        kv_cache_torch_dtype=torch.uint8, cache_config=self.config.cache_config, block_size=c.get("block"),
+                        state_dim=c["k_dim"], sliding_window=c.get("window"), window_size=c.get("window"),
+                        bounded_replay=False, packed_bytes_per_token=584, packed_page_alignment=576,
+                        packed_block_stride_alignment=None), self.config)
+
     def spec(self, c):
         release, interface, kind = self.release, self.release.interface, c["kind"]
+        if kind in V4_CACHES:
+            return self.spec_v4(c)
         if kind == "state":
             shapes, dtypes = self.state_shapes(c)
             layer = Bag(get_state_shape=lambda: shapes, get_state_dtype=lambda: dtypes, mamba_type="mamba2",
                         is_kv_cache_tp_replicated=False, get_prefill_checkpoint_alignment=lambda: None)
             make = release.lift_method(MAMBA, "MambaBase", "get_kv_cache_spec")
             if make and not self.spec_tokens:
-                return make(layer, self.config)
+                return self.checkpoint(c, make(layer, self.config))
             cache = self.config.cache_config
             keys = {"shapes": shapes, "dtype": self.dtype, "dtypes": dtypes, "page_size_padded": cache.mamba_page_size_padded,
                     "num_speculative_blocks": self.spec_tokens, "mamba_cache_mode": cache.mamba_cache_mode,
@@ -352,7 +395,8 @@ class Case:
             "_layout_from_name": lambda name: importlib.import_module("vllm.v1.kv_cache_layout").KVCacheLayout[name]})
         if resolve:
             preference = release.finder.lift("vllm.v1.attention.backends.utils", "_DEFAULT_LAYOUT_PREFERENCE")
-            resolve(config, [[layout.name for layout in preference]] * len(stages),
+            layouts = ["BLHNC", "BLNHC"] if self.facts.get("ds_v4") else [layout.name for layout in preference]
+            resolve(config, [layouts] * len(stages),
                     [spec for specs in named for spec in specs.values()])
         if not hasattr(release.planner, "get_kv_cache_configs"):  # 0.10: v1/engine/core.py _initialize_kv_caches
             configs = [release.planner.get_kv_cache_config(config, specs, bytes_) for specs, bytes_ in zip(named, memory)]
@@ -376,12 +420,17 @@ class Case:
             members = getattr(spec, "kv_cache_specs", None)
             groups.append({"caches": ranges(names), "kind": names[0].split(".")[1] if not members else "mixed",
                            "block_size": spec.block_size, "page_bytes": spec.page_size_bytes, "blocks_per_request": blocks})
-        shared = self.release.version >= (0, 29, 0)  # one backing buffer, many views
-        sizes = [max((t.size for t in w.kv_cache_tensors), default=0) if shared else
-                 sum(t.size for t in (w.kv_cache_tensors.values() if isinstance(w.kv_cache_tensors, dict) else w.kv_cache_tensors))
-                 for w in configs]
+        sizes = [allocated(worker.kv_cache_tensors) for worker in configs]
         concurrency = self.release.utils.get_max_concurrency_for_kv_cache_config(config, first) if first.kv_cache_groups else None
         result.update(groups=groups, num_blocks=first.num_blocks, allocated_bytes=sizes, concurrency=concurrency)
+
+
+def allocated(tensors):
+    """Bytes of one rank: the sum of its tensors, or the one buffer that all are views of."""
+    tensors = list(tensors.values()) if isinstance(tensors, dict) else tensors
+    if any(getattr(t, "block_stride", None) for t in tensors):
+        return max(t.size for t in tensors)
+    return sum(t.size for t in tensors)
 
 
 def ranges(names):
