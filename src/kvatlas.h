@@ -190,6 +190,7 @@ struct kva_tensor {
     uint32_t n_dims;
     uint64_t dims[4];  // outermost first
     uint64_t bytes;
+    uint64_t copies;  // tensors like it, for 0, 1, 2, ... in place of {e} in its name: the experts of a layer; else 1
 };
 
 // Weight bytes by class of tensor: "embedding", "attention", "state", "feed-forward", "norm", "head".

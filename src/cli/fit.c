@@ -12,6 +12,7 @@ struct fits {
     size_t n_fits;
     struct kva_refusal refusals[KVA_MAX_ENGINES];
     size_t n_refusals;
+    bool named;  // each engine by its name, and not all of them
 };
 
 // "8k,32k,131072" into contexts[MOST_CONTEXTS].
@@ -64,6 +65,7 @@ static enum kva_status all(const struct kva_options *options, struct kva_atlas *
     if (options->n_engines == 0)
         status = add(options, atlas, model, NULL, how, fits, error);
     for (size_t e = 0; status == KVA_OK && e < options->n_engines; e++) {
+        fits->named = fits->named || strcmp(options->engines[e], "all") != 0;
         if (strcmp(options->engines[e], "all") != 0)
             status = add(options, atlas, model, options->engines[e], how, fits, error);
         else
@@ -76,13 +78,13 @@ static enum kva_status all(const struct kva_options *options, struct kva_atlas *
     return error->status;
 }
 
-// 0 when every engine that was asked answers that it fits.
+// 0 when it fits under every engine that was named, or under all of those that plan the model at all.
 static enum kva_status verdict(const struct fits *fits)
 {
     for (size_t f = 0; f < fits->n_fits; f++)
         if (!fits->fits[f]->fits)
             return KVA_MISMATCH;
-    return fits->n_refusals > 0 ? KVA_MISMATCH : KVA_OK;
+    return fits->named && fits->n_refusals > 0 ? KVA_MISMATCH : KVA_OK;
 }
 
 int kva_cli_fit(struct kva_options *options)

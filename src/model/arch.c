@@ -142,9 +142,13 @@ static enum kva_status check_tensors(const struct kva_arch *arch, const struct k
 {
     for (unsigned t = 0; t < arch->n_tensors; t++) {
         const struct kva_arch_tensor *tensor = &arch->tensors[t];
-        const char *brace = strpbrk(tensor->name, "{}");
-        if (brace != NULL && (strncmp(brace, "{i}", 3) != 0 || strpbrk(brace + 3, "{}") != NULL))
-            return FAIL_AT(tensor->name, "name", "\"%s\" may hold {i} once and no other brace", tensor->name);
+        const char *brace = strpbrk(tensor->name, "{}"), *more = brace != NULL ? strpbrk(brace + 1, "{") : NULL;
+        if (brace != NULL && (strncmp(brace, "{i}", 3) != 0 || strpbrk(brace + 3, "{}") != more ||
+                              (more != NULL && (strncmp(more, "{e}", 3) != 0 || strpbrk(more + 3, "{}") != NULL))))
+            return FAIL_AT(tensor->name, "name", "\"%s\" may hold {i} once, then {e}, and no other brace",
+                           tensor->name);
+        if ((more != NULL) != (tensor->each != NULL))
+            return FAIL_AT(tensor->name, "each", "\"%s\": {e} behind {i} and `each` go together", tensor->name);
         if (brace == NULL && tensor->n_kinds > 0)
             return FAIL_AT(tensor->name, "kinds", "\"%s\" is of no layer, so it cannot be of some kinds only",
                            tensor->name);
@@ -263,6 +267,7 @@ static enum kva_status compile_all(const struct kva_arch *arch, struct kva_error
         compile(&c, arch->rules[i].when);
     for (unsigned i = 0; i < arch->n_tensors; i++) {
         compile(&c, arch->tensors[i].when);
+        compile(&c, arch->tensors[i].each);
         for (unsigned d = 0; d < arch->tensors[i].n_shape; d++)
             compile(&c, arch->tensors[i].shape[d]);
     }

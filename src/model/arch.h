@@ -143,7 +143,8 @@ enum kva_init { KVA_INIT_LINEAR, KVA_INIT_NORM, KVA_INIT_BIAS, KVA_INIT_A_LOG, K
 
 struct kva_arch_tensor {
     enum kva_role role;
-    char *name;    // "model.layers.{i}.self_attn.q_proj.weight"; with {i}: one a layer
+    char *name;  // "model.layers.{i}.self_attn.q_proj.weight"; with {i}: one a layer, with {e} behind it: one an expert
+    char *each;  // formula: how many {e} stands for; NULL: the name holds none
     char **shape;  // formulas, outermost first
     unsigned n_shape;
     char **kinds;  // only in layers of these kinds; empty: in all

@@ -183,6 +183,7 @@ static const cyaml_schema_field_t DECODER_FIELDS[] = {
 static const cyaml_schema_field_t TENSOR_FIELDS[] = {
     CHOICE("role", CYAML_FLAG_DEFAULT, struct kva_arch_tensor, role, ROLES),
     TEXT("name", struct kva_arch_tensor, name),
+    TEXT_OPTIONAL("each", struct kva_arch_tensor, each),
     CYAML_FIELD_SEQUENCE_COUNT("shape", CYAML_FLAG_POINTER, struct kva_arch_tensor, shape, n_shape, &kva_yaml_name, 1,
                                4),
     NAMES("kinds", CYAML_FLAG_OPTIONAL, struct kva_arch_tensor, kinds, n_kinds, 0),

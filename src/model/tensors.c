@@ -93,7 +93,14 @@ static enum kva_status measure(struct kva_build *build, const struct kva_arch_te
     int64_t holds = 1;
     enum kva_status status = from->when != NULL ? kva_build_formula(build, from->when, layer, &holds) : KVA_OK;
     *wanted = holds != 0;
-    *tensor = (struct kva_tensor){.name = from->name, .layer = layer, .role = from->role, .n_dims = from->n_shape};
+    *tensor = (struct kva_tensor){
+        .name = from->name, .layer = layer, .role = from->role, .n_dims = from->n_shape, .copies = 1};
+    if (status == KVA_OK && *wanted && from->each != NULL) {
+        uint32_t copies = 0;
+        status = kva_build_count(build, from->each, layer, 0, tensor->name, &copies);
+        tensor->copies = copies;
+        *wanted = copies > 0;
+    }
     if (status != KVA_OK || !*wanted)
         return status;
     tensor->dtype = from->dtype != KVA_DTYPE_NONE ? from->dtype : build->model->dtype;
@@ -121,7 +128,8 @@ static enum kva_status add_to_class(struct kva_build *build, const struct kva_ar
                                     const struct kva_tensor *tensor, uint64_t elements, uint64_t n)
 {
     uint64_t bytes = tensor->bytes;
-    if (!kva_mul(elements, n, &elements) || !kva_mul(bytes, n, &bytes) || bytes == KVA_UNKNOWN)
+    if (!kva_mul(n, tensor->copies, &n) || !kva_mul(elements, n, &elements) || !kva_mul(bytes, n, &bytes) ||
+        bytes == KVA_UNKNOWN)
         return kva_build_fail(build, tensor->name, "has more bytes in all layers than 64 bits can count");
     return kva_class_add(build, from->weight_class, n, elements, tensor->dtype != KVA_DTYPE_NONE ? bytes : KVA_UNKNOWN);
 }
@@ -164,7 +172,7 @@ static bool varies(const char *formula)
 
 static bool tensor_varies(const struct kva_arch_tensor *from)
 {
-    bool found = varies(from->when);
+    bool found = varies(from->when) || varies(from->each);
     for (unsigned d = 0; d < from->n_shape; d++)
         found = found || varies(from->shape[d]);
     return found;

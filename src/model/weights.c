@@ -1,5 +1,6 @@
 // Weight bytes: from a checkpoint beside the config where there is one, else from the expected tensors. Where the
 // config says that the weights are quantized, data/quantization.yaml tells what that means, or nobody does.
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +50,19 @@ static uint64_t elements_of(const struct kva_st_tensor *tensor)
     return kva_dtype_bytes(tensor->dtype) > 0 ? tensor->bytes / kva_dtype_bytes(tensor->dtype) : 0;
 }
 
+// The tensor of that name, with the number of the copy in place of {e}.
+static const struct kva_st_tensor *find_copy(const struct kva_safetensors *checkpoint,
+                                             const struct kva_tensor *expected, uint64_t copy)
+{
+    char name[512];
+    const char *brace = strstr(expected->name, "{e}");
+    if (brace == NULL)
+        return kva_safetensors_find(checkpoint, expected->name);
+    const int length = snprintf(name, sizeof name, "%.*s%llu%s", (int)(brace - expected->name), expected->name,
+                                (unsigned long long)copy, brace + strlen("{e}"));
+    return length > 0 && (size_t)length < sizeof name ? kva_safetensors_find(checkpoint, name) : NULL;
+}
+
 // What the checkpoint says against what was expected, for the warnings.
 struct comparison {
     size_t matched, missing;
@@ -64,20 +78,22 @@ static enum kva_status count_classes(struct kva_build *build, const struct kva_s
     model->n_weight_classes = 0;
     for (size_t i = 0; i < model->n_tensors; i++) {
         const struct kva_tensor *expected = &model->tensors[i];
-        const struct kva_st_tensor *found = kva_safetensors_find(checkpoint, expected->name);
-        if (found == NULL) {
-            if (seen->missing++ == 0)
-                seen->first_missing = expected->name;
-            continue;
+        for (uint64_t copy = 0; copy < expected->copies; copy++) {
+            const struct kva_st_tensor *found = find_copy(checkpoint, expected, copy);
+            if (found == NULL) {
+                if (seen->missing++ == 0)
+                    seen->first_missing = expected->name;
+                continue;
+            }
+            if (!same_shape(expected, found) && seen->first_different == NULL)
+                seen->first_different = expected->name;
+            seen->matched++;
+            bytes += found->bytes;  // sums of parts of the file: no more than its length
+            parameters += elements_of(found);
+            enum kva_status status = kva_class_add(build, build->classes[i], 1, elements_of(found), found->bytes);
+            if (status != KVA_OK)
+                return status;
         }
-        if (!same_shape(expected, found) && seen->first_different == NULL)
-            seen->first_different = expected->name;
-        seen->matched++;
-        bytes += found->bytes;  // sums of parts of the file: no more than its length
-        parameters += elements_of(found);
-        enum kva_status status = kva_class_add(build, build->classes[i], 1, elements_of(found), found->bytes);
-        if (status != KVA_OK)
-            return status;
     }
     uint64_t all = 0, all_parameters = 0;
     for (size_t i = 0; i < n; i++) {

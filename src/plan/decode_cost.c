@@ -78,7 +78,7 @@ static void count_tensor(struct count *count, const struct kva_tensor *tensor, b
         &count->decode->kinds[tensor->layer >= 0 && (size_t)tensor->layer < count->plan->model->n_layers
                                   ? count->kind_of[tensor->layer]
                                   : count->outside];
-    uint64_t parameters = 1, bytes = tensor->bytes;
+    uint64_t parameters = tensor->copies, bytes = times(tensor->bytes, tensor->copies);
     for (uint32_t d = 0; d < tensor->n_dims; d++)
         parameters = times(parameters, tensor->dims[d]);
     if (of_table)

@@ -373,9 +373,35 @@ START_TEST(many_sequences_are_bound_by_computing)
 }
 END_TEST
 
+// Qwen3-30B-A3B: 3,353,032,704 of 30,532,122,624 parameters are active, both tables of 151,936 x 2,048 counted; norms
+// (48 x (2 x 2,048 + 2 x 128) + 2,048) are no products.
+START_TEST(operations_of_a_mixture)
+{
+    static const char CONFIG[] =
+        "{\"model_type\": \"qwen3_moe\", \"hidden_size\": 2048, \"num_hidden_layers\": 48, \"num_attention_heads\": "
+        "32, "
+        "\"num_key_value_heads\": 4, \"head_dim\": 128, \"intermediate_size\": 6144, \"moe_intermediate_size\": 768, "
+        "\"num_experts\": 128, \"num_experts_per_tok\": 8, \"decoder_sparse_step\": 1, \"mlp_only_layers\": [], "
+        "\"vocab_size\": 151936, \"max_position_embeddings\": 40960, \"torch_dtype\": \"bfloat16\", "
+        "\"use_sliding_window\": false, \"tie_word_embeddings\": false}";
+    const struct kva_deployment deployment = {.engine = "exact", .context = 1};
+    struct kva_model *model;
+    ck_assert_int_eq(kva_model_from_json(atlas, CONFIG, strlen(CONFIG), "q", NULL, &model, NULL), KVA_OK);
+    ck_assert_uint_eq(model->parameters, UINT64_C(30532122624));
+    ck_assert_uint_eq(model->weight_bytes, UINT64_C(61064245248));  // model.safetensors.index.json: total_size
+    struct kva_plan *plan = costed(model, &deployment);
+    const uint64_t table = UINT64_C(151936) * 2048, norms = 48 * (2 * 2048 + 2 * 128) + 2048;
+    const uint64_t active = UINT64_C(3353032704) - table, attention = UINT64_C(48) * 4 * 32 * 128;
+    ck_assert_uint_eq(plan->decode->flops, 2 * (active - norms) + attention);
+    ck_assert_uint_eq(plan->decode->weight_bytes, 2 * active);
+    kva_plan_free(plan);
+    kva_model_close(model);
+}
+END_TEST
+
 START_TEST(what_is_not_known_gives_no_rate)
 {
-    struct kva_model *model = unit_open(atlas, "deepseek-ai/DeepSeek-V3", NULL);
+    struct kva_model *model = unit_open(atlas, "moonshotai/Kimi-K2-Instruct", NULL);
     const struct kva_deployment deployment = {
         .engine = "exact", .gpu = "h200", .context = 4096, .weight_bytes = UINT64_C(80) << 30};
     struct kva_plan *plan = costed(model, &deployment);
@@ -400,6 +426,7 @@ int main(void)
     tcase_add_test(cases, a_sweep_ends_at_the_models_limit);
     tcase_add_test(cases, phi4_mini_reads_its_weights_in_1_65_ms);
     tcase_add_test(cases, operations_of_a_dense_model);
+    tcase_add_test(cases, operations_of_a_mixture);
     tcase_add_test(cases, windows_stay_and_full_layers_grow);
     tcase_add_test(cases, states_are_written_and_a_shared_cache_is_read_by_all);
     tcase_add_test(cases, many_sequences_are_bound_by_computing);

@@ -656,6 +656,12 @@ START_TEST(architecture_files_are_checked)
     breaks(TOY_HEAD TOY_KEYS TOY_KINDS TOY_ROPE TOY_RULES
            "tensors:\n  - {role: embed, name: \"x{i}{i}\", shape: [1], class: a}\n",
            17, "name", "{i} once");
+    breaks(TOY_HEAD TOY_KEYS TOY_KINDS TOY_ROPE TOY_RULES
+           "tensors:\n  - {role: embed, name: \"x{i}{e}\", shape: [1], class: a}\n",
+           17, "each", "go together");
+    breaks(TOY_HEAD TOY_KEYS TOY_KINDS TOY_ROPE TOY_RULES
+           "tensors:\n  - {role: embed, name: \"x{i}\", each: \"2\", shape: [1], class: a}\n",
+           17, "each", "go together");
     breaks(TOY_HEAD TOY_KEYS TOY_KINDS TOY_ROPE TOY_RULES "tensors:\n  - {role: king, name: x, shape: [1], class: a}\n",
            17, "role", "");
     breaks(TOY_HEAD TOY_KEYS "  - {name: eps, keys: [e], type: real, absent: 1e-6}\n  - {name: act, keys: [a], type: "

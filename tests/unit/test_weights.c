@@ -159,6 +159,25 @@ START_TEST(published_quantized_weights_to_the_byte)
 }
 END_TEST
 
+// deepseek-ai/DeepSeek-V3 with its layer of multi-token prediction: the hub counts 680,571,043,840 elements of fp8,
+// 3,918,786,560 of bf16, and 41,555,600 of float32, of which 15,104 are biases of routers and the others scales.
+START_TEST(every_tensor_of_deepseek_v3_is_counted)
+{
+    static const char *const MTP[] = {"mtp=on"};
+    const struct kva_model_options options = {.assume = MTP, .n_assume = 1},
+                                   lean = {.assume = MTP, .n_assume = 1, .no_tensors = true};
+    struct kva_model *model = unit_open(atlas, "deepseek-ai/DeepSeek-V3", &options);
+    ck_assert_uint_eq(model->parameters, UINT64_C(680571043840) + UINT64_C(3918786560) + 15104);
+    ck_assert_uint_eq(model->weight_bytes, UINT64_C(680571043840) + 2 * UINT64_C(3918786560) + 4 * UINT64_C(41555600));
+    kva_model_close(model);
+    model = unit_open(atlas, "deepseek-ai/DeepSeek-V3", &lean);
+    ck_assert_uint_eq(model->parameters, UINT64_C(680571043840) + UINT64_C(3918786560) + 15104);
+    kva_model_close(model);
+    // mistralai/Mixtral-8x7B-v0.1, model.safetensors.index.json: total_size
+    ck_assert_uint_eq(weight_bytes_of("mistralai/Mixtral-8x7B-v0.1"), UINT64_C(93405585408));
+}
+END_TEST
+
 START_TEST(published_quantized_weights_nearly)
 {
     // Qwen/Qwen3-32B-FP8: 31,205,621,760 elements of fp8 and 1,558,406,144 of bf16, the scales of 128 x 128 blocks
@@ -273,6 +292,7 @@ int main(void)
     tcase_add_test(tests, every_tensor_of_a_checkpoint_is_listed_and_no_other);
     tcase_add_test(tests, published_weights_to_the_byte);
     tcase_add_test(tests, published_quantized_weights_to_the_byte);
+    tcase_add_test(tests, every_tensor_of_deepseek_v3_is_counted);
     tcase_add_test(tests, published_quantized_weights_nearly);
     tcase_add_test(tests, modules_that_are_not_converted_stay);
     tcase_add_test(tests, a_method_that_is_not_known_leaves_the_bytes_unknown);
