@@ -2,13 +2,13 @@
 
     pip install 'mlx[cpu]' transformers
     pip install --no-deps --target DIR mlx-lm==VERSION
-    PYTHONPATH=DIR python make_mlx.py VERSION >> rows.jsonl      one line a run
+    PYTHONPATH=DIR python make_mlx.py VERSION [long] [MODEL...] >> rows.jsonl      one line a run
     python make_mlx.py configs > configs.jsonl                   {"id", "config"} of every model used
 
 Mixtures of experts are float32: MLX's CPU backend has no grouped product in bfloat16.
 tests/data/engines/mlx-measured.jsonl is the configs followed by the rows of every release. A row is one generation by
 the release's own generate_step: "layers" has the bytes of each entry of its cache list after `tokens` tokens, and
-"peak" the most that the entry held after any pass until then.
+"peak" the most that all of them held after any pass until then.
 """
 import importlib
 import json
@@ -131,6 +131,14 @@ CONFIGS = {
                         shared_expert_intermediate_size=32, moe_intermediate_size=32, partial_rotary_factor=0.25,
                         norm_topk_prob=True, full_attention_interval=4, head_dim=32, rope_scaling=None,
                         **MOE),
+    "qwen3-5": {"model_type": "qwen3_5", "architectures": ["Qwen3_5ForConditionalGeneration"],
+                "torch_dtype": "bfloat16",
+                "text_config": dense("qwen3_5_text", "Qwen3_5ForCausalLM", linear_num_value_heads=4,
+                                     linear_num_key_heads=2, linear_key_head_dim=16, linear_value_head_dim=16,
+                                     linear_conv_kernel_dim=4, full_attention_interval=4, head_dim=32,
+                                     rope_parameters={"rope_type": "default", "type": "default",
+                                                      "rope_theta": 10000.0, "partial_rotary_factor": 0.25,
+                                                      "mrope_section": [1, 1, 2]})},
     "kimi-linear": dense("kimi_linear", "KimiLinearForCausalLM", kv_lora_rank=32, qk_nope_head_dim=16,
                          qk_rope_head_dim=8, v_head_dim=16, head_dim=24, num_key_value_heads=4, mla_use_nope=True,
                          linear_attn_config={"full_attn_layers": [4], "kda_layers": [1, 2, 3], "num_heads": 4,
@@ -240,7 +248,7 @@ def measure(version, name, prompt, tokens, step, flags):
         return row | {"refused": "TypeError: " + str(error).split("\n")[0]}
     row["classes"] = [type(one).__name__ for one in cache]
     row["layers"] = model.before[tokens]
-    row["peak"] = [max(held[i] for seen, held in model.after if seen <= tokens) for i in range(len(cache))]
+    row["peak"] = max(sum(held) for seen, held in model.after if seen <= tokens)
     return row
 
 
@@ -249,10 +257,14 @@ def main():
         for name, config in CONFIGS.items():
             print(json.dumps({"id": name, "config": config}))
         return
+    only = [name for name in sys.argv[2:] if name != "long"]
+    long = "long" in sys.argv
     for name in CONFIGS:
-        if len(sys.argv) > 2 and name not in sys.argv[2:]:
+        if only and name not in only:
             continue
         for prompt, tokens, step, flags in RUNS.get(name, OTHERS):
+            if prompt > 2500 and not long:
+                continue
             try:
                 print(json.dumps(measure(sys.argv[1], name, prompt, tokens, step, flags)), flush=True)
             except ModuleNotFoundError:

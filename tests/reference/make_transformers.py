@@ -105,7 +105,7 @@ CONFIGS = {
                "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
                "max_position_embeddings": 256},
     "t5": {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "d_model": 64, "d_kv": 16,
-           "d_ff": 64, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 4, "vocab_size": 96,
+           "d_ff": 64, "num_layers": 3, "num_decoder_layers": 3, "num_heads": 4, "vocab_size": 96,
            "torch_dtype": "bfloat16", "eos_token_id": 2, "pad_token_id": 0, "decoder_start_token_id": 0},
     "deepseek-v4": {"model_type": "deepseek_v4", "architectures": ["DeepseekV4ForCausalLM"], "hidden_size": 64,
                     "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 32,
@@ -119,12 +119,13 @@ CONFIGS = {
 }
 PLAIN = [(1, 30, 30), (1, 30, 43), (1, 5, 7)]
 MORE = PLAIN + [(1, 8, 8), (1, 7, 8), (2, 30, 43)]
-RUNS = {"llama": MORE, "mistral": MORE, "gemma2": MORE, "deepseek-v4": PLAIN + [(1, 130, 150)],
+RUNS = {"llama": MORE, "mistral": MORE, "gemma2": MORE, "deepseek-v4": PLAIN + [(1, 130, 150), (1, 30, 44), (1, 32, 32)],
         "t5": [(1, 20, 1), (1, 20, 9)], "recurrent-gemma": PLAIN[:1]}
 STATIC = ["llama", "mistral", "gemma2", "gemma3", "gemma3n", "llama4", "cohere2", "deepseek-v3", "phi3", "qwen2",
           "gpt-oss", "qwen3-next", "granite-hybrid"]
-QUANTIZED = [(1, 30, 40, 4, 64, 128), (1, 30, 43, 4, 64, 8), (1, 300, 440, 4, 64, 128), (1, 32, 40, 2, 32, 128),
-             (2, 30, 43, 4, 64, 128)]
+QUANTIZED = [(1, 30, 30, 4, 64, 128), (1, 30, 40, 4, 64, 128), (1, 30, 43, 4, 64, 8), (1, 300, 440, 4, 64, 128),
+             (1, 32, 40, 2, 32, 128), (2, 30, 43, 4, 64, 128), (1, 33, 35, 4, 64, 128), (1, 31, 35, 2, 64, 128),
+             (1, 32, 40, 8, 64, 128)]
 
 
 def tensors(value, torch, depth=0):
@@ -210,12 +211,19 @@ def measure(version, name, batch, prompt, tokens, options):
     if found is None:
         return row | {"cache": None}
     per_layer = entry(found, layers)
+    if name == "recurrent-gemma":  # states are attributes of the modules
+        for i, layer in enumerate(model.model.layers):
+            block = layer.temporal_block
+            states = [getattr(block, "conv1d_state", None), getattr(getattr(block, "rg_lru", None), "recurrent_states",
+                                                                   None)]
+            per_layer[i] = per_layer[i] + [one for one in states if one is not None]
     row["cache"] = type(found).__name__
     inside = getattr(found, "self_attention_cache", found)
     row["layers"] = sorted({type(one).__name__ for one in getattr(inside, "layers", [])})
-    row["bytes"] = [sum(one.numel() * one.element_size() for one in layer) for layer in per_layer]
+    row["bytes"] = [sum({(one.data_ptr(), one.shape): one.numel() * one.element_size()
+                         for one in layer if one.numel()}.values()) for layer in per_layer]
     row["storage"] = [sum({one.untyped_storage().data_ptr(): one.untyped_storage().nbytes()
-                           for one in layer if one.numel()}.values()) for layer in per_layer]
+                           for one in layer}.values()) for layer in per_layer]
     return row
 
 
@@ -233,10 +241,12 @@ def main():
             runs += [(*run, {"cache_implementation": "static"}) for run in PLAIN[1:]]
             runs += [(*PLAIN[1], {"cache_implementation": kind})
                      for kind in ("sliding_window", "hybrid", "hybrid_chunked")]
-        if name in ("llama", "mistral", "gemma2"):
+        if name in ("llama", "mistral"):
+            hqq = "HQQ" if [int(part) for part in version.split(".")[:2]] < [4, 54] else "hqq"
             runs += [(b, p, t, {"cache_implementation": "quantized", "cache_config": {
                 "backend": backend, "nbits": bits, "q_group_size": group, "residual_length": residual}})
-                for b, p, t, bits, group, residual in QUANTIZED for backend in ("quanto", "HQQ")]
+                for b, p, t, bits, group, residual in (QUANTIZED if name == "llama" else QUANTIZED[1:2])
+                for backend in ("quanto", hqq)]
         for batch, prompt, tokens, options in runs:
             try:
                 print(json.dumps(measure(version, name, batch, prompt, tokens, options)), flush=True)
