@@ -8,20 +8,24 @@
 #include "base/text.h"
 #include "engine/cache_bytes.h"
 
+// A config that wraps a text model names itself "gemma3" and the text model "gemma3_text"; a release may know either.
 const char *kva_growing_rule(const struct kva_call *call, const char *name)
 {
     static const char SUFFIX[] = "_text";
+    const size_t suffix = sizeof SUFFIX - 1;
     const char *type = call->model->model_type;
     const char *value = kva_rule(call, name, call->model->architecture);
     if (value == NULL)
         value = kva_rule(call, name, type);
-    const size_t length = strlen(type), suffix = sizeof SUFFIX - 1;
-    char stem[128];
-    if (value != NULL || length <= suffix || length - suffix >= sizeof stem || strcmp(type + length - suffix, SUFFIX) != 0)
+    char other[128];
+    const size_t length = strlen(type);
+    if (value != NULL || length + suffix >= sizeof other)
         return value;
-    memcpy(stem, type, length - suffix);
-    stem[length - suffix] = '\0';
-    return kva_rule(call, name, stem);
+    if (length > suffix && strcmp(type + length - suffix, SUFFIX) == 0)
+        snprintf(other, sizeof other, "%.*s", (int)(length - suffix), type);
+    else
+        snprintf(other, sizeof other, "%s%s", type, SUFFIX);
+    return kva_rule(call, name, other);
 }
 
 enum kva_status kva_growing_native(struct kva_call *call)
@@ -81,7 +85,7 @@ bool kva_growing_has_window(const struct kva_model *model, const struct kva_cach
 enum kva_status kva_growing_expand(struct kva_call *call, struct kva_cache *cache)
 {
     const struct kva_model *model = call->model;
-    if (model->naive_kv_heads == 0 || model->naive_k_dim == 0 || model->naive_v_dim == 0 ||
+    if (kva_model_value(model, "v_head_dim") == NULL || model->naive_kv_heads == 0 || model->naive_k_dim == 0 || model->naive_v_dim == 0 ||
         model->naive_kv_heads > UINT32_MAX || model->naive_k_dim > UINT32_MAX || model->naive_v_dim > UINT32_MAX)
         return kva_fail(call->error, KVA_REFUSED, NULL, NULL, "the config does not tell the heads behind a latent row");
     cache->kind = KVA_CACHE_FULL;

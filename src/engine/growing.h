@@ -5,7 +5,8 @@
 
 #include "engine/engine.h"
 
-// The value of rule `name` for the model: by its architecture, its model_type, or that without "_text"; NULL: none.
+// The value of rule `name` for the model: by its architecture, its model_type, or that with or without "_text"; NULL:
+// none.
 const char *kva_growing_rule(const struct kva_call *call, const char *name);
 
 // Errors: KVA_REFUSED where no rule `native` holds for the model: the release has no class of its own for it.

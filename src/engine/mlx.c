@@ -252,19 +252,27 @@ static enum kva_status grow(struct kva_call *call, struct chosen *chosen, size_t
         for (size_t i = 0; i < n; i++)
             mlx_cache_pass(&chosen[i].growth, tokens);
         *peak = kva_max(*peak, sum_of(chosen, n, quantized, &fits));
-        quantized = is_quantized(call, deployment->prompt - left + tokens);
+        if (mlx->quantized_kinds != QUANTIZED_ALL || tokens == left)  // the first releases: not between passes
+            quantized = is_quantized(call, deployment->prompt - left + tokens);
     }
     const uint64_t decoded = deployment->context - deployment->prompt;
+    uint64_t *rows = kva_arena_alloc(call->arena, n + 1, sizeof *rows);
+    if (rows == NULL)
+        return kva_fail_memory(call->error, n * sizeof *rows);
     for (size_t i = 0; i < n; i++) {
         uint64_t most;
         if (!mlx_cache_decode(&chosen[i].growth, decoded, &most))
             return kva_fail(call->error, KVA_REFUSED, NULL, "context",
                             "this release drops rows of a chunked cache in a way that kvatlas follows for %d tokens",
                             MOST_PASSES);
+        rows[i] = chosen[i].growth.rows;
+        chosen[i].growth.rows = most;  // a chunked cache may have held more in between
     }
     quantized = quantized || (decoded > 1 && is_quantized(call, deployment->context - 1));
     if (decoded > 0)
         *peak = kva_max(*peak, sum_of(chosen, n, quantized, &fits));
+    for (size_t i = 0; i < n; i++)
+        chosen[i].growth.rows = rows[i];
     return fits ? KVA_OK : kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
 }
 

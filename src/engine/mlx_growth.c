@@ -97,7 +97,7 @@ static bool decode_chunked(struct mlx_cache *cache, uint64_t tokens, uint64_t *m
 
 bool mlx_cache_decode(struct mlx_cache *cache, uint64_t tokens, uint64_t *most)
 {
-    *most = cache->rows;
+    *most = 0;
     if (tokens == 0)
         return true;
     if (cache->class == MLX_CHUNKED)

@@ -42,10 +42,9 @@ def latent(kind, architecture, **keys):
 
 CONFIGS = {
     "llama": dense("llama", "LlamaForCausalLM"),
-    "llama-window": dense("llama", "LlamaForCausalLM", sliding_window=100, layer_types=[S, F, S, F]),
     "mistral-window": dense("mistral", "MistralForCausalLM", sliding_window=100),
     "mixtral-window": dense("mixtral", "MixtralForCausalLM", sliding_window=100, num_local_experts=2,
-                            num_experts_per_tok=1, **MOE),
+                            num_experts_per_tok=1, head_dim=16, **MOE),
     "ministral3": dense("ministral3", "Ministral3ForCausalLM", sliding_window=100, layer_types=[S, F, S, F],
                         rope_parameters={"rope_type": "default", "rope_theta": 10000.0,
                                          "llama_4_scaling_beta": 0.1,

@@ -9,6 +9,7 @@ generate() of the release: "bytes" has what the tensors of each layer's cache co
 them hold (a view keeps the whole tensor that it was cut from), in the order of the layers, after `tokens` tokens of
 which the first `prompt` were fed at once. "cache" is the class of the cache, "layers" the classes that its layers have.
 """
+import functools
 import json
 import sys
 import tempfile
@@ -104,6 +105,24 @@ CONFIGS = {
                "new_decoder_architecture": True, "multi_query": True, "parallel_attn": True, "bias": False,
                "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
                "max_position_embeddings": 256},
+    "gpt2": {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 64, "n_layer": 2, "n_head": 4,
+             "n_positions": 256, "vocab_size": 96, "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2},
+    "gpt-neox": {"model_type": "gpt_neox", "architectures": ["GPTNeoXForCausalLM"], "hidden_size": 64,
+                 "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 96,
+                 "max_position_embeddings": 256, "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2},
+    "nemotron-h": dense("nemotron_h", "NemotronHForCausalLM", hybrid_override_pattern="M-M*", mamba_num_heads=8,
+                        mamba_head_dim=16, ssm_state_size=8, conv_kernel=4, n_groups=1, chunk_size=8),
+    "qwen3-5": dense("qwen3_5_text", "Qwen3_5ForCausalLM", linear_num_value_heads=4, linear_num_key_heads=2,
+                     linear_key_head_dim=16, linear_value_head_dim=16, linear_conv_kernel_dim=4,
+                     full_attention_interval=4, head_dim=32),
+    "olmo-hybrid": dense("olmo_hybrid", "OlmoHybridForCausalLM", linear_num_value_heads=4, linear_num_key_heads=4,
+                         linear_key_head_dim=16, linear_value_head_dim=16, linear_conv_kernel_dim=4),
+    "minimax": dense("minimax", "MiniMaxForCausalLM", num_local_experts=2, num_experts_per_tok=1,
+                     layer_types=["linear_attention", F, "linear_attention", F], block_size=8),
+    "falcon-mamba": {"model_type": "falcon_mamba", "architectures": ["FalconMambaForCausalLM"], "hidden_size": 32,
+                     "state_size": 8, "num_hidden_layers": 3, "conv_kernel": 4, "vocab_size": 96, "expand": 2,
+                     "time_step_rank": 4, "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2,
+                     "pad_token_id": 0},
     "t5": {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "d_model": 64, "d_kv": 16,
            "d_ff": 64, "num_layers": 3, "num_decoder_layers": 3, "num_heads": 4, "vocab_size": 96,
            "torch_dtype": "bfloat16", "eos_token_id": 2, "pad_token_id": 0, "decoder_start_token_id": 0},
@@ -189,6 +208,7 @@ def measure(version, name, batch, prompt, tokens, options):
     kept = {}
     inner = model.forward
 
+    @functools.wraps(inner)  # generate() looks at the signature
     def forward(*args, **keys):
         out = inner(*args, **keys)
         kept["cache"] = out.get("past_key_values", None)
