@@ -54,8 +54,8 @@ enum kva_status kva_growing_one_rank(struct kva_call *call)
     for (size_t r = 0; r < sizeof ranks / sizeof *ranks; r++)
         if (ranks[r] > 1)
             return kva_fail(call->error, KVA_REFUSED, NULL, NAMES[r],
-                            "how %s divides caches among %llu ranks is not known to kvatlas",
-                            call->version->file->name, (unsigned long long)ranks[r]);
+                            "how %s divides caches among %llu ranks is not known to kvatlas", call->version->file->name,
+                            (unsigned long long)ranks[r]);
     return KVA_OK;
 }
 
@@ -65,7 +65,8 @@ enum kva_status kva_growing_prompt(struct kva_call *call)
     char prompt[KVA_HUMAN], context[KVA_HUMAN];
     kva_human_count(deployment->context, context);
     if (deployment->prompt > deployment->context)
-        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "prompt", "a prompt of %s tokens is longer than the context of %s",
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "prompt",
+                        "a prompt of %s tokens is longer than the context of %s",
                         kva_human_count(deployment->prompt, prompt), context);
     if (deployment->prompt > 0)
         return KVA_OK;
@@ -85,8 +86,9 @@ bool kva_growing_has_window(const struct kva_model *model, const struct kva_cach
 enum kva_status kva_growing_expand(struct kva_call *call, struct kva_cache *cache)
 {
     const struct kva_model *model = call->model;
-    if (kva_model_value(model, "v_head_dim") == NULL || model->naive_kv_heads == 0 || model->naive_k_dim == 0 || model->naive_v_dim == 0 ||
-        model->naive_kv_heads > UINT32_MAX || model->naive_k_dim > UINT32_MAX || model->naive_v_dim > UINT32_MAX)
+    if (kva_model_value(model, "v_head_dim") == NULL || model->naive_kv_heads == 0 || model->naive_k_dim == 0 ||
+        model->naive_v_dim == 0 || model->naive_kv_heads > UINT32_MAX || model->naive_k_dim > UINT32_MAX ||
+        model->naive_v_dim > UINT32_MAX)
         return kva_fail(call->error, KVA_REFUSED, NULL, NULL, "the config does not tell the heads behind a latent row");
     cache->kind = KVA_CACHE_FULL;
     cache->kv_heads = (uint32_t)model->naive_kv_heads;

@@ -1,5 +1,6 @@
-// MLX-LM: nothing is set aside at start. Each sequence has its own caches, which grow as tokens are processed; what they
-// hold depends on how a prompt was cut into passes (mlx_growth.h), and on which classes a model's make_cache picks.
+// MLX-LM: nothing is set aside at start. Each sequence has its own caches, which grow as tokens are processed; what
+// they hold depends on how a prompt was cut into passes (mlx_growth.h), and on which classes a model's make_cache
+// picks.
 #include <stdio.h>
 #include <string.h>
 
@@ -8,9 +9,9 @@
 #include "base/text.h"
 #include "engine/budget.h"
 #include "engine/cache_bytes.h"
+#include "engine/growing.h"
 #include "engine/mlx_growth.h"
 #include "engine/resolve.h"
-#include "engine/growing.h"
 
 enum history { HISTORY_WINDOW, HISTORY_WINDOW_LESS_ONE };
 static const char *const HISTORIES[] = {"window", "window_less_one", NULL};
@@ -51,8 +52,8 @@ static enum kva_status resolve_quantization(struct kva_call *call)
     if (bits == 0)
         return KVA_OK;
     if (bits != 2 && bits != 4 && bits != 8)
-        return kva_fail(call->error, KVA_REFUSED, NULL, "kv_bits",
-                        "%llu bits: kvatlas knows how MLX packs 2, 4 and 8", (unsigned long long)bits);
+        return kva_fail(call->error, KVA_REFUSED, NULL, "kv_bits", "%llu bits: kvatlas knows how MLX packs 2, 4 and 8",
+                        (unsigned long long)bits);
     if (group != 0 && group != 32 && group != 64 && group != 128)
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, "kv_group_size", "%llu is not 32, 64 or 128",
                         (unsigned long long)group);
@@ -85,8 +86,8 @@ static enum kva_status resolve(struct kva_call *call)
         status = kva_growing_prompt(call);
     if (status == KVA_OK && deployment->batch_tokens == 0) {
         deployment->batch_tokens = mlx->prefill_step;
-        status = kva_assume(call, "passes of %s prompt tokens: MLX-LM's default",
-                            kva_human_count(mlx->prefill_step, human));
+        status =
+            kva_assume(call, "passes of %s prompt tokens: MLX-LM's default", kva_human_count(mlx->prefill_step, human));
     }
     if (status == KVA_OK && deployment->prompt / deployment->batch_tokens > MOST_PASSES)
         status = kva_fail(call->error, KVA_BAD_INPUT, NULL, "prefill_step_size",
@@ -99,7 +100,7 @@ static enum kva_status resolve(struct kva_call *call)
 // ---------------------------------------------------------------- which class a cache gets
 
 struct chosen {
-    struct mlx_cache growth;
+    struct kva_mlx_cache growth;
     uint64_t plain_row, quantized_row;  // bytes of one row before and after quantization; 0: is never quantized
     uint64_t caches;                    // how many of them the model has
 };
@@ -118,16 +119,17 @@ static struct choice choose(const struct kva_call *call)
                            .own_cache = kva_growing_rule(call, "own_cache") != NULL};
 }
 
-static struct mlx_cache rotating(const struct kva_call *call, uint64_t window)
+static struct kva_mlx_cache rotating(const struct kva_call *call, uint64_t window)
 {
     const struct mlx *mlx = call->behaviours;
     const uint64_t less = mlx->rotating_history == HISTORY_WINDOW_LESS_ONE ? 1 : 0;
-    return (struct mlx_cache){.class = MLX_ROTATING, .window = window, .history = window - kva_min(less, window)};
+    return (struct kva_mlx_cache){
+        .class = KVA_MLX_ROTATING, .window = window, .history = window - kva_min(less, window)};
 }
 
 // mlx_lm/models/*.py make_cache; cache.py make_prompt_cache for a model that has none
-static struct mlx_cache growth_of(const struct kva_call *call, const struct choice *choice,
-                                  const struct kva_layer *layer, const struct kva_cache *cache)
+static struct kva_mlx_cache growth_of(const struct kva_call *call, const struct choice *choice,
+                                      const struct kva_layer *layer, const struct kva_cache *cache)
 {
     const struct mlx *mlx = call->behaviours;
     const char *windows = choice->windows != NULL ? choice->windows : "none";
@@ -137,10 +139,10 @@ static struct mlx_cache growth_of(const struct kva_call *call, const struct choi
         return rotating(call, call->deployment->max_kv_size);
     if (!kva_growing_has_window(call->model, cache) || strcmp(windows, "none") == 0 ||
         (strcmp(windows, "listed") == 0 && !listed))
-        return (struct mlx_cache){.class = MLX_GROWING};
+        return (struct kva_mlx_cache){.class = KVA_MLX_GROWING};
     if (strcmp(windows, "chunked") == 0)
-        return (struct mlx_cache){
-            .class = MLX_CHUNKED, .window = cache->window, .chunk_trim = (enum mlx_chunk_trim)mlx->chunk_trim};
+        return (struct kva_mlx_cache){
+            .class = KVA_MLX_CHUNKED, .window = cache->window, .chunk_trim = (enum kva_mlx_chunk_trim)mlx->chunk_trim};
     return rotating(call, cache->window + (strcmp(windows, "rotating_and_one") == 0 ? 1 : 0));
 }
 
@@ -191,11 +193,11 @@ static enum kva_status quantize(struct kva_call *call, const struct choice *choi
         return KVA_OK;
     if (kva_growing_rule(call, "unquantizable") != NULL)
         return refuse_quantized(call, "its attention takes no quantized keys");
-    if (chosen->growth.class == MLX_ROTATING)
+    if (chosen->growth.class == KVA_MLX_ROTATING)
         return kinds == QUANTIZED_GROWING ? KVA_OK : refuse_quantized(call, "RotatingKVCache Quantization NYI");
-    if (chosen->growth.class == MLX_CHUNKED && kinds == QUANTIZED_ABLE)
+    if (chosen->growth.class == KVA_MLX_CHUNKED && kinds == QUANTIZED_ABLE)
         return KVA_OK;
-    if (chosen->growth.class == MLX_CHUNKED || (layer->n_caches > 1 && subclasses))
+    if (chosen->growth.class == KVA_MLX_CHUNKED || (layer->n_caches > 1 && subclasses))
         return refuse_quantized(call, "what becomes of a chunked cache or of a list of caches is not known");
     if (layer->n_caches > 1 && kinds == QUANTIZED_ABLE)
         return KVA_OK;
@@ -204,8 +206,8 @@ static enum kva_status quantize(struct kva_call *call, const struct choice *choi
     return quantized_row(call, cache, &chosen->quantized_row);
 }
 
-// The cache as MLX-LM keeps it: latent rows expanded to heads unless the model's file keeps them, an indexer's keys once
-// or twice.
+// The cache as MLX-LM keeps it: latent rows expanded to heads unless the model's file keeps them, an indexer's keys
+// once or twice.
 static enum kva_status kept(struct kva_call *call, const struct choice *choice, const struct kva_cache *cache,
                             struct kva_cache *out)
 {
@@ -229,11 +231,10 @@ static uint64_t sum_of(const struct chosen *chosen, size_t n, bool quantized, bo
 {
     uint64_t total = 0;
     for (size_t i = 0; i < n; i++) {
-        const uint64_t row =
-            quantized && chosen[i].quantized_row > 0 ? chosen[i].quantized_row : chosen[i].plain_row;
+        const uint64_t row = quantized && chosen[i].quantized_row > 0 ? chosen[i].quantized_row : chosen[i].plain_row;
         uint64_t bytes;
-        *fits = *fits && kva_mul3(chosen[i].caches, chosen[i].growth.rows, row, &bytes) &&
-                kva_add(total, bytes, &total);
+        *fits =
+            *fits && kva_mul3(chosen[i].caches, chosen[i].growth.rows, row, &bytes) && kva_add(total, bytes, &total);
     }
     return total;
 }
@@ -250,7 +251,7 @@ static enum kva_status grow(struct kva_call *call, struct chosen *chosen, size_t
     for (uint64_t left = deployment->prompt, tokens; left > 0; left -= tokens) {
         tokens = kva_min(deployment->batch_tokens, left > alone ? left - alone : left);
         for (size_t i = 0; i < n; i++)
-            mlx_cache_pass(&chosen[i].growth, tokens);
+            kva_mlx_pass(&chosen[i].growth, tokens);
         *peak = kva_max(*peak, sum_of(chosen, n, quantized, &fits));
         if (mlx->quantized_kinds != QUANTIZED_ALL || tokens == left)  // the first releases: not between passes
             quantized = is_quantized(call, deployment->prompt - left + tokens);
@@ -261,7 +262,7 @@ static enum kva_status grow(struct kva_call *call, struct chosen *chosen, size_t
         return kva_fail_memory(call->error, n * sizeof *rows);
     for (size_t i = 0; i < n; i++) {
         uint64_t most;
-        if (!mlx_cache_decode(&chosen[i].growth, decoded, &most))
+        if (!kva_mlx_decode(&chosen[i].growth, decoded, &most))
             return kva_fail(call->error, KVA_REFUSED, NULL, "context",
                             "this release drops rows of a chunked cache in a way that kvatlas follows for %d tokens",
                             MOST_PASSES);
@@ -285,8 +286,8 @@ struct placed {
 
 static bool same_choice(const struct chosen *a, const struct chosen *b)
 {
-    return a->growth.class == b->growth.class && a->growth.window == b->growth.window &&
-           a->plain_row == b->plain_row && a->quantized_row == b->quantized_row;
+    return a->growth.class == b->growth.class && a->growth.window == b->growth.window && a->plain_row == b->plain_row &&
+           a->quantized_row == b->quantized_row;
 }
 
 static enum kva_status place(struct kva_call *call, const struct choice *choice, const struct kva_layer *layer,
@@ -310,12 +311,12 @@ static const char *why(struct kva_call *call, const struct chosen *chosen, size_
     for (size_t i = 0; i < n; i++)
         rows = kva_max(rows, chosen[i].growth.rows);
     for (size_t i = 0; i < n; i++)
-        if (chosen[i].growth.class == MLX_CHUNKED)
+        if (chosen[i].growth.class == KVA_MLX_CHUNKED)
             return "a chunked cache holds its chunk and a step of 256 tokens; growing caches hold whole steps";
-    return rows > deployment->context ? kva_arena_printf(call->arena,
-                                                         "growing caches hold %llu rows for %llu tokens: steps of 256",
-                                                         (unsigned long long)rows, (unsigned long long)deployment->context)
-                                      : NULL;
+    return rows > deployment->context
+               ? kva_arena_printf(call->arena, "growing caches hold %llu rows for %llu tokens: steps of 256",
+                                  (unsigned long long)rows, (unsigned long long)deployment->context)
+               : NULL;
 }
 
 static enum kva_status add_state(struct kva_call *call, const struct choice *choice, const struct kva_cache *cache,

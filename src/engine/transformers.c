@@ -1,6 +1,6 @@
-// Hugging Face Transformers: generate() gives each batch a cache that grows by one row a token (dynamic), one of a fixed
-// length (static), or a quantized one. What a layer's tensors count and what the storages behind them hold differ: a
-// window is a view, and a view keeps the tensor alive that it was cut from.
+// Hugging Face Transformers: generate() gives each batch a cache that grows by one row a token (dynamic), one of a
+// fixed length (static), or a quantized one. What a layer's tensors count and what the storages behind them hold
+// differ: a window is a view, and a view keeps the tensor alive that it was cut from.
 #include "engine/transformers.h"
 
 #include <string.h>
@@ -21,164 +21,39 @@ static const char *const HYBRID_NAMES[] = {"static", "dynamic", NULL};
 static const char *const QUANTIZED_LAYERS[] = {"unknown", "any", "full_only", NULL};
 
 static const struct kva_behaviour BEHAVIOURS[] = {
-    {"dynamic_windows", KVA_BEHAVIOUR_CHOICE, offsetof(struct transformers, dynamic_windows), DYNAMIC_WINDOWS},
-    {"first_update", KVA_BEHAVIOUR_CHOICE, offsetof(struct transformers, first_update), FIRST_UPDATES},
-    {"static_rows", KVA_BEHAVIOUR_CHOICE, offsetof(struct transformers, static_rows), STATIC_ROWS},
-    {"static_windows", KVA_BEHAVIOUR_CHOICE, offsetof(struct transformers, static_windows), STATIC_WINDOWS},
-    {"hybrid_name", KVA_BEHAVIOUR_CHOICE, offsetof(struct transformers, hybrid_name), HYBRID_NAMES},
-    {"quantized_layers", KVA_BEHAVIOUR_CHOICE, offsetof(struct transformers, quantized_layers), QUANTIZED_LAYERS},
-    {"capabilities_listed", KVA_BEHAVIOUR_FLAG, offsetof(struct transformers, capabilities_listed), NULL},
-    {"states_in_cache", KVA_BEHAVIOUR_FLAG, offsetof(struct transformers, states_in_cache), NULL},
-    {"sharing_dropped", KVA_BEHAVIOUR_FLAG, offsetof(struct transformers, sharing_dropped), NULL},
-    {"quantized_bits", KVA_BEHAVIOUR_COUNT, offsetof(struct transformers, quantized_bits), NULL},
-    {"quantized_group", KVA_BEHAVIOUR_COUNT, offsetof(struct transformers, quantized_group), NULL},
-    {"quantized_residual", KVA_BEHAVIOUR_COUNT, offsetof(struct transformers, quantized_residual), NULL},
+    {"dynamic_windows", KVA_BEHAVIOUR_CHOICE, offsetof(struct kva_transformers, dynamic_windows), DYNAMIC_WINDOWS},
+    {"first_update", KVA_BEHAVIOUR_CHOICE, offsetof(struct kva_transformers, first_update), FIRST_UPDATES},
+    {"static_rows", KVA_BEHAVIOUR_CHOICE, offsetof(struct kva_transformers, static_rows), STATIC_ROWS},
+    {"static_windows", KVA_BEHAVIOUR_CHOICE, offsetof(struct kva_transformers, static_windows), STATIC_WINDOWS},
+    {"hybrid_name", KVA_BEHAVIOUR_CHOICE, offsetof(struct kva_transformers, hybrid_name), HYBRID_NAMES},
+    {"quantized_layers", KVA_BEHAVIOUR_CHOICE, offsetof(struct kva_transformers, quantized_layers), QUANTIZED_LAYERS},
+    {"capabilities_listed", KVA_BEHAVIOUR_FLAG, offsetof(struct kva_transformers, capabilities_listed), NULL},
+    {"states_in_cache", KVA_BEHAVIOUR_FLAG, offsetof(struct kva_transformers, states_in_cache), NULL},
+    {"sharing_dropped", KVA_BEHAVIOUR_FLAG, offsetof(struct kva_transformers, sharing_dropped), NULL},
+    {"quantized_bits", KVA_BEHAVIOUR_COUNT, offsetof(struct kva_transformers, quantized_bits), NULL},
+    {"quantized_group", KVA_BEHAVIOUR_COUNT, offsetof(struct kva_transformers, quantized_group), NULL},
+    {"quantized_residual", KVA_BEHAVIOUR_COUNT, offsetof(struct kva_transformers, quantized_residual), NULL},
 };
 
-// ---------------------------------------------------------------- which cache
+// ---------------------------------------------------------------- the deployment
 
 static bool is(const char *a, const char *b)
 {
     return strcmp(a, b) == 0;
 }
 
-static bool any_state(const struct kva_model *model)
-{
-    for (size_t i = 0; i < model->n_layers; i++)
-        for (size_t c = 0; c < model->layers[i].n_caches; c++)
-            if (kva_cache_is_state(&model->layers[i].caches[c]))
-                return true;
-    return false;
-}
-
-// How many of its layers have a window, as far as Transformers' own classes know.
-static size_t windowed_layers(const struct kva_model *model)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < model->n_layers; i++) {
-        bool window = false;
-        for (size_t c = 0; c < model->layers[i].n_caches; c++)
-            window = window || kva_growing_has_window(model, &model->layers[i].caches[c]);
-        n += window;
-    }
-    return n;
-}
-
-static enum kva_status refuse(struct kva_call *call, const char *why)
-{
-    return kva_fail(call->error, KVA_REFUSED, NULL, "cache_implementation", "%s for %s in Transformers %s: %s",
-                    call->deployment->cache_implementation, call->model->model_type, call->version->version, why);
-}
-
-// While models said what they support: their list.
-static enum kva_status check_capability(struct kva_call *call, const char *rule)
-{
-    const struct transformers *behaviours = call->behaviours;
-    return !behaviours->capabilities_listed || kva_growing_rule(call, rule) != NULL
-               ? KVA_OK
-               : refuse(call, "the model does not support it");
-}
-
-// The window of the layers that have one; 0: none has, or they differ.
-static uint64_t only_window(const struct kva_model *model)
-{
-    uint64_t window = 0;
-    for (size_t i = 0; i < model->n_layers; i++)
-        for (size_t c = 0; c < model->layers[i].n_caches; c++) {
-            const struct kva_cache *cache = &model->layers[i].caches[c];
-            if (!kva_growing_has_window(model, cache))
-                continue;
-            if (window > 0 && window != cache->window)
-                return 0;
-            window = cache->window;
-        }
-    return window;
-}
-
-// Names of the time when each had a class of its own. `own`: the one that the model's attention wants.
-static enum kva_status class_of_name(struct kva_call *call, const char *own, bool any_model,
-                                     enum transformers_cache *kind)
-{
-    const struct kva_model *model = call->model;
-    const char *name = call->deployment->cache_implementation;
-    const size_t windows = windowed_layers(model);
-    *kind = TRANSFORMERS_STATIC_WINDOWS;
-    if (own != NULL) {
-        if (is(own, "hybrid_chunked"))
-            *kind = TRANSFORMERS_STATIC_CHUNKS;
-        return is(name, own) ? KVA_OK : refuse(call, "its attention wants the hybrid cache");
-    }
-    if (is(name, "sliding_window")) {
-        *kind = TRANSFORMERS_STATIC_ALL;
-        return only_window(model) > 0 && (any_model || windows == model->n_layers) ? KVA_OK
-                                                                                   : refuse(call, "no window to cut to");
-    }
-    *kind = TRANSFORMERS_STATIC_LONG;
-    if (is(name, "static"))
-        return check_capability(call, "static");
-    if (!any_model)
-        return refuse(call, "the model has no hybrid cache");
-    for (size_t i = 0; i < model->n_layers; i++)
-        for (size_t c = 0; c < model->layers[i].n_caches; c++)
-            if (model->layers[i].caches[c].kind == KVA_CACHE_CHUNKED)
-                return refuse(call, "it fails on a config with chunks and no window");
-    // without layer_types, where windows are everywhere or nowhere, every layer is long
-    if (windows > 0 && windows < model->n_layers)
-        *kind = TRANSFORMERS_STATIC_WINDOWS;
-    return KVA_OK;
-}
-
-static enum kva_status class_of_quantized(struct kva_call *call, enum transformers_cache *kind)
-{
-    const struct transformers *behaviours = call->behaviours;
-    *kind = TRANSFORMERS_QUANTIZED;
-    if (behaviours->quantized_layers == QUANTIZED_NONE)
-        return refuse(call, "there is no quantized cache that kvatlas knows");
-    if (any_state(call->model))
-        return refuse(call, "what it does with states is not known");
-    if (behaviours->quantized_layers == QUANTIZED_FULL_ONLY && windowed_layers(call->model) > 0)
-        return refuse(call, "`QuantizedCache` is only supported for models with only full attention layers");
-    return check_capability(call, "quantized");
-}
-
-// generation/utils.py _prepare_cache_for_generation. deployment->cache_implementation is resolved.
-static enum kva_status class_of(struct kva_call *call, enum transformers_cache *kind)
-{
-    const struct transformers *behaviours = call->behaviours;
-    const char *name = call->deployment->cache_implementation;
-    const char *own = kva_growing_rule(call, "default_cache");
-    *kind = TRANSFORMERS_DYNAMIC;
-    if (is(name, "dynamic"))
-        return own == NULL ? KVA_OK : refuse(call, "its attention wants the hybrid cache");
-    if (is(name, "quantized"))
-        return class_of_quantized(call, kind);
-    if (any_state(call->model) && !behaviours->states_in_cache)
-        return KVA_OK;  // the model makes its own cache, whatever is asked for
-    if (behaviours->static_windows == STATIC_WINDOWS_NEVER) {
-        *kind = TRANSFORMERS_STATIC_LONG;
-        return is(name, "static") ? check_capability(call, "static") : refuse(call, "there is no such cache yet");
-    }
-    if (behaviours->static_windows != STATIC_WINDOWS_FROM_CONFIG)
-        return class_of_name(call, own, behaviours->static_windows == STATIC_WINDOWS_BY_LAYER_TYPES, kind);
-    if (!is(name, "hybrid") || behaviours->hybrid_name == HYBRID_IS_STATIC)
-        *kind = TRANSFORMERS_STATIC_WINDOWS;
-    return KVA_OK;
-}
-
-// ---------------------------------------------------------------- the deployment
-
 static enum kva_status resolve_name(struct kva_call *call)
 {
-    static const char *const NAMES[] = {"dynamic", "static",         "sliding_window",
-                                        "hybrid",  "hybrid_chunked", "quantized"};
+    static const char *const NAMES[] = {"dynamic", "static", "sliding_window", "hybrid", "hybrid_chunked", "quantized"};
     struct kva_deployment *deployment = call->deployment;
     const char *own = kva_growing_rule(call, "default_cache");
     if (deployment->cache_implementation == NULL && deployment->static_cache == KVA_ON)
         deployment->cache_implementation = "static";
     if (deployment->cache_implementation == NULL) {
         deployment->cache_implementation = own != NULL ? own : "dynamic";
-        return kva_assume(call, "cache_implementation %s: what generate() takes unless a generation_config.json says otherwise",
-                          deployment->cache_implementation);
+        return kva_assume(
+            call, "cache_implementation %s: what generate() takes unless a generation_config.json says otherwise",
+            deployment->cache_implementation);
     }
     for (size_t n = 0; n < sizeof NAMES / sizeof *NAMES; n++)
         if (is(deployment->cache_implementation, NAMES[n]))
@@ -198,7 +73,7 @@ static enum kva_status fill(struct kva_call *call, const char *what, uint64_t *f
 
 static enum kva_status resolve_quantization(struct kva_call *call)
 {
-    const struct transformers *behaviours = call->behaviours;
+    const struct kva_transformers *behaviours = call->behaviours;
     struct kva_deployment *deployment = call->deployment;
     enum kva_status status = KVA_OK;
     if (deployment->cache_backend == NULL) {
@@ -222,15 +97,16 @@ static enum kva_status resolve_quantization(struct kva_call *call)
         return kva_fail(call->error, KVA_REFUSED, NULL, "kv_bits", "%llu bits: kvatlas knows 2 and 4%s",
                         (unsigned long long)bits, hqq ? ", and 8 of hqq" : ", all that quanto takes");
     if (deployment->kv_group_size % (8 / bits) != 0)
-        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "kv_group_size", "%llu elements of %llu bits are no whole bytes",
-                        (unsigned long long)deployment->kv_group_size, (unsigned long long)bits);
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "kv_group_size",
+                        "%llu elements of %llu bits are no whole bytes", (unsigned long long)deployment->kv_group_size,
+                        (unsigned long long)bits);
     return KVA_OK;
 }
 
 static enum kva_status resolve(struct kva_call *call)
 {
-    const struct transformers *behaviours = call->behaviours;
-    enum transformers_cache kind;
+    const struct kva_transformers *behaviours = call->behaviours;
+    enum kva_transformers_cache kind;
     enum kva_status status = kva_growing_native(call);
     if (status == KVA_OK)
         status = kva_resolve_common(call);
@@ -243,21 +119,21 @@ static enum kva_status resolve(struct kva_call *call)
     if (status == KVA_OK)
         status = resolve_name(call);
     if (status == KVA_OK)
-        status = class_of(call, &kind);
-    if (status == KVA_OK && kind == TRANSFORMERS_DYNAMIC && behaviours->first_update == FIRST_UPDATE_KEPT &&
+        status = kva_transformers_class(call, &kind);
+    if (status == KVA_OK && kind == KVA_TRANSFORMERS_DYNAMIC && behaviours->first_update == FIRST_UPDATE_KEPT &&
         call->deployment->prompt == call->deployment->context && kva_growing_rule(call, "fused") == NULL)
         status = kva_assume(call, "right after the prompt: keys and values are not cut from a longer projection");
-    return status == KVA_OK && kind == TRANSFORMERS_QUANTIZED ? resolve_quantization(call) : status;
+    return status == KVA_OK && kind == KVA_TRANSFORMERS_QUANTIZED ? resolve_quantization(call) : status;
 }
 
 // ---------------------------------------------------------------- one layer
 
 struct rules {
-    enum transformers_cache kind;
+    enum kva_transformers_cache kind;
     const char *latents, *indexes, *recurrent, *conv, *fused, *repeated, *conv_everywhere;
 };
 
-static struct rules rules_of(const struct kva_call *call, enum transformers_cache kind)
+static struct rules rules_of(const struct kva_call *call, enum kva_transformers_cache kind)
 {
     return (struct rules){.kind = kind,
                           .latents = kva_growing_rule(call, "latents"),
@@ -296,17 +172,17 @@ static enum kva_status as_kept(struct kva_call *call, const struct rules *rules,
     return KVA_OK;
 }
 
-// Right after the prompt a release that keeps the first keys and values as they come keeps the projection alive that the
-// values were cut from. `fused`: "qkv", of queries, keys and values; "q", the same where the keys were cut from it too;
-// "kv_b", of a latent's keys and values.
+// Right after the prompt a release that keeps the first keys and values as they come keeps the projection alive that
+// the values were cut from. `fused`: "qkv", of queries, keys and values; "q", the same where the keys were cut from it
+// too; "kv_b", of a latent's keys and values.
 static enum kva_status add_fused(struct kva_call *call, const struct rules *rules, const struct kva_cache *cache,
                                  uint64_t *held)
 {
-    const struct transformers *behaviours = call->behaviours;
+    const struct kva_transformers *behaviours = call->behaviours;
     const struct kva_deployment *deployment = call->deployment;
     const struct kva_value *heads = kva_model_value(call->model, "heads");
     const struct kva_value *nope = kva_model_value(call->model, "qk_nope_head_dim");
-    if (rules->fused == NULL || rules->kind != TRANSFORMERS_DYNAMIC || deployment->prompt != deployment->context ||
+    if (rules->fused == NULL || rules->kind != KVA_TRANSFORMERS_DYNAMIC || deployment->prompt != deployment->context ||
         behaviours->first_update != FIRST_UPDATE_KEPT)
         return KVA_OK;
     uint64_t beside = 0;  // elements of a row that are not values
@@ -326,10 +202,10 @@ static enum kva_status add_fused(struct kva_call *call, const struct rules *rule
 }
 
 static enum kva_status add_rows(struct kva_call *call, const struct rules *rules, const struct kva_cache *cache,
-                                struct transformers_size *layer)
+                                struct kva_transformers_size *layer)
 {
     struct kva_cache kept = *cache;
-    struct transformers_size rows, size = {0};
+    struct kva_transformers_size rows, size = {0};
     uint64_t row;
     enum kva_status status = as_kept(call, rules, &kept);
     if (status == KVA_OK)
@@ -337,11 +213,11 @@ static enum kva_status add_rows(struct kva_call *call, const struct rules *rules
     if (status != KVA_OK)
         return status;
     uint64_t window = kva_growing_has_window(call->model, cache) ? cache->window : 0;
-    if (rules->kind == TRANSFORMERS_STATIC_ALL)
-        window = only_window(call->model);
-    transformers_rows(call, rules->kind, window, &rows);
+    if (rules->kind == KVA_TRANSFORMERS_STATIC_ALL)
+        window = kva_transformers_only_window(call->model);
+    kva_transformers_rows(call, rules->kind, window, &rows);
     if (kept.kind == KVA_CACHE_CROSS)
-        rows = (struct transformers_size){kept.length, kept.length, kept.length};
+        rows = (struct kva_transformers_size){kept.length, kept.length, kept.length};
     if (!kva_mul(rows.logical, row, &size.logical) || !kva_mul(rows.held, row, &size.held))
         return overflow(call);
     status = add_fused(call, rules, &kept, &size.held);
@@ -353,19 +229,19 @@ static enum kva_status add_rows(struct kva_call *call, const struct rules *rules
 }
 
 static enum kva_status add_quantized(struct kva_call *call, const struct rules *rules, const struct kva_cache *cache,
-                                     struct transformers_size *layer)
+                                     struct kva_transformers_size *layer)
 {
     struct kva_cache kept = *cache;
     enum kva_status status = as_kept(call, rules, &kept);
     if (status == KVA_OK && (kept.kind == KVA_CACHE_CROSS || kept.kind == KVA_CACHE_INDEX))
         status = unknown(call, "quantized caches");
-    return status == KVA_OK ? transformers_quantized(call, (uint64_t)kept.kv_heads * kept.k_dim,
-                                                     (uint64_t)kept.kv_heads * kept.v_dim, layer)
+    return status == KVA_OK ? kva_transformers_quantized(call, (uint64_t)kept.kv_heads * kept.k_dim,
+                                                         (uint64_t)kept.kv_heads * kept.v_dim, layer)
                             : status;
 }
 
 static enum kva_status add_states(struct kva_call *call, const struct rules *rules, const struct kva_cache *cache,
-                                  struct transformers_size *layer)
+                                  struct kva_transformers_size *layer)
 {
     if (rules->recurrent == NULL)
         return unknown(call, "the states");
@@ -389,17 +265,17 @@ static bool is_compressed(const struct kva_layer *layer)
 }
 
 static enum kva_status size_of_layer(struct kva_call *call, const struct rules *rules, const struct kva_layer *layer,
-                                     struct transformers_size *size)
+                                     struct kva_transformers_size *size)
 {
-    const struct transformers *behaviours = call->behaviours;
+    const struct kva_transformers *behaviours = call->behaviours;
     const uint64_t sequences = call->deployment->sequences;
     enum kva_status status = KVA_OK;
     if (is_compressed(layer)) {
-        if (rules->kind != TRANSFORMERS_DYNAMIC)
+        if (rules->kind != KVA_TRANSFORMERS_DYNAMIC)
             return unknown(call, "a static or quantized cache");
-        status = transformers_compressed(call, layer, size);
-        if (status == KVA_OK && (!kva_mul(size->logical, sequences, &size->logical) ||
-                                 !kva_mul(size->held, sequences, &size->held)))
+        status = kva_transformers_compressed(call, layer, size);
+        if (status == KVA_OK &&
+            (!kva_mul(size->logical, sequences, &size->logical) || !kva_mul(size->held, sequences, &size->held)))
             status = overflow(call);
         return status;
     }
@@ -409,7 +285,7 @@ static enum kva_status size_of_layer(struct kva_call *call, const struct rules *
             continue;
         if (kva_cache_is_state(cache))
             status = add_states(call, rules, cache, size);
-        else if (rules->kind == TRANSFORMERS_QUANTIZED)
+        else if (rules->kind == KVA_TRANSFORMERS_QUANTIZED)
             status = add_quantized(call, rules, cache, size);
         else
             status = add_rows(call, rules, cache, size);
@@ -429,7 +305,7 @@ static enum kva_status add_conv_everywhere(struct kva_call *call, const struct r
         for (size_t c = 0; c < model->layers[i].n_caches; c++)
             if (kva_cache_is_state(&model->layers[i].caches[c]))
                 state = &model->layers[i].caches[c];
-    struct transformers_size size = {0};
+    struct kva_transformers_size size = {0};
     enum kva_status status = state != NULL ? add_states(call, rules, state, &size) : KVA_OK;
     for (size_t i = 0; i < model->n_layers && status == KVA_OK; i++) {
         bool has = false;
@@ -444,11 +320,11 @@ static enum kva_status add_conv_everywhere(struct kva_call *call, const struct r
 
 static enum kva_status lay_out(struct kva_call *call, struct kva_engine_allocation *allocation)
 {
-    enum transformers_cache kind;
-    enum kva_status status = class_of(call, &kind);
+    enum kva_transformers_cache kind;
+    enum kva_status status = kva_transformers_class(call, &kind);
     const struct rules rules = rules_of(call, kind);
     for (size_t i = 0; i < call->model->n_layers && status == KVA_OK; i++) {
-        struct transformers_size size = {0};
+        struct kva_transformers_size size = {0};
         status = size_of_layer(call, &rules, &call->model->layers[i], &size);
         allocation->layers[i] =
             (struct kva_engine_layer){.bytes = size.held, .logical = size.logical, .rows = size.rows};
@@ -490,8 +366,8 @@ static const char *why(struct kva_call *call, const struct kva_engine_allocation
 static enum kva_status allocate(struct kva_call *call, struct kva_engine_allocation *allocation)
 {
     enum kva_status status = lay_out(call, allocation);
-    if (status == KVA_OK && windowed_layers(call->model) > 0 && call->deployment->prompt < call->deployment->context &&
-        is(call->deployment->cache_implementation, "dynamic"))
+    if (status == KVA_OK && kva_transformers_windowed_layers(call->model) > 0 &&
+        call->deployment->prompt < call->deployment->context && is(call->deployment->cache_implementation, "dynamic"))
         status = find_peak(call, allocation);
     if (status != KVA_OK)
         return status;
@@ -503,7 +379,7 @@ const struct kva_engine kva_engine_transformers = {
     .id = "transformers",
     .behaviours = BEHAVIOURS,
     .n_behaviours = sizeof BEHAVIOURS / sizeof *BEHAVIOURS,
-    .behaviours_size = sizeof(struct transformers),
+    .behaviours_size = sizeof(struct kva_transformers),
     .resolve = resolve,
     .budget = kva_budget_remaining,
     .allocate = allocate,

@@ -1,7 +1,7 @@
 """What the caches of real Hugging Face Transformers releases hold: tiny random models, bfloat16, on the CPU.
 
     pip install torch; pip install --target DIR transformers==VERSION [optimum-quanto hqq]
-    PYTHONPATH=DIR python make_transformers.py VERSION >> rows.jsonl   one line a run
+    PYTHONPATH=DIR python make_transformers.py VERSION [quantized] [MODEL...] >> rows.jsonl   one line a run
     python make_transformers.py configs > configs.jsonl               {"id", "config"} of every model used
 
 tests/data/engines/transformers-measured.jsonl is the configs followed by the rows of every release. A row is one
@@ -252,7 +252,7 @@ def main():
         for name, config in CONFIGS.items():
             print(json.dumps({"id": name, "config": config}))
         return
-    version, only = sys.argv[1], sys.argv[2:]
+    version, only = sys.argv[1], [name for name in sys.argv[2:] if name != "quantized"]
     for name in CONFIGS:
         if only and name not in only:
             continue
@@ -261,7 +261,7 @@ def main():
             runs += [(*run, {"cache_implementation": "static"}) for run in PLAIN[1:]]
             runs += [(*PLAIN[1], {"cache_implementation": kind})
                      for kind in ("sliding_window", "hybrid", "hybrid_chunked")]
-        if name in ("llama", "mistral"):
+        if name in ("llama", "mistral") and "quantized" in sys.argv:
             hqq = "HQQ" if [int(part) for part in version.split(".")[:2]] < [4, 54] else "hqq"
             runs += [(b, p, t, {"cache_implementation": "quantized", "cache_config": {
                 "backend": backend, "nbits": bits, "q_group_size": group, "residual_length": residual}})
