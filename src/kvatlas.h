@@ -376,9 +376,11 @@ struct kva_deployment {
     enum kva_switch hybrid_manager, prefix_caching, async_scheduling, chunked_prefill, swa_full, kv_unified;
     enum kva_switch flash_attention, offload_kqv, cuda_graphs, static_cache, llm_class;
     const char *attention_backend, *mamba_cache_mode, *manager, *windows, *window_shares, *cache_implementation;
+    const char *cache_backend;  // "quanto", "hqq": what quantizes Transformers' cache
     uint64_t mamba_block_size, mamba_slots;
     double swa_ratio, mamba_ratio;
     uint64_t kv_bits, kv_group_size, quantized_kv_start, max_kv_size;
+    uint64_t residual_length;  // tokens that Transformers' quantized cache keeps as they are
 };
 
 // Sets the field that an engine's users call `flag` ("--max-num-batched-tokens", "max_num_batched_tokens"); value: as

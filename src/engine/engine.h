@@ -81,6 +81,8 @@ extern const struct kva_engine kva_engine_ollama;
 extern const struct kva_engine kva_engine_vllm;
 extern const struct kva_engine kva_engine_sglang;
 extern const struct kva_engine kva_engine_trtllm;
+extern const struct kva_engine kva_engine_mlx;
+extern const struct kva_engine kva_engine_transformers;
 
 // The engines that there are, in the order that people see. NULL past the last.
 const struct kva_engine *kva_engine_at(size_t index);

@@ -5,9 +5,9 @@
 #include "base/text.h"
 #include "engine/engine.h"
 
-static const struct kva_engine *const ENGINES[] = {&kva_engine_exact,       &kva_engine_full,   &kva_engine_vllm,
-                                                   &kva_engine_sglang,      &kva_engine_trtllm, &kva_engine_llamacpp,
-                                                   &kva_engine_ik_llamacpp, &kva_engine_ollama};
+static const struct kva_engine *const ENGINES[] = {
+    &kva_engine_exact,    &kva_engine_full,        &kva_engine_vllm,   &kva_engine_sglang, &kva_engine_trtllm,
+    &kva_engine_llamacpp, &kva_engine_ik_llamacpp, &kva_engine_ollama, &kva_engine_mlx,    &kva_engine_transformers};
 static const size_t N_ENGINES = sizeof ENGINES / sizeof *ENGINES;
 
 const struct kva_engine *kva_engine_at(size_t index)
@@ -77,8 +77,7 @@ static enum kva_status find_version(struct kva_call *call, const struct kva_engi
     bool comparable;
     if (*version == '\0') {
         *index = last;
-        return kva_assume(call, "version %s: the newest known one, none was named",
-                          file->versions[last].version);
+        return kva_assume(call, "version %s: the newest known one, none was named", file->versions[last].version);
     }
     *index = kva_version_index(file, version);
     if (*index != SIZE_MAX)

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "kvatlas.h"
 
-enum type { COUNT, REAL, TEXT, DTYPE, SWITCH, FLAG, CONTEXT, BYTES };
+enum type { COUNT, FROM_FIRST, REAL, TEXT, DTYPE, SWITCH, FLAG, CONTEXT, BYTES };
 
 struct field {
     const char *name;
@@ -77,13 +77,15 @@ static const struct field FIELDS[] = {
     FIELD(TEXT, windows, "LIST", "windows by layer, repeated: 1024,1024,131072 (TensorRT-LLM)", "--max-attention-window"),
     FIELD(TEXT, window_shares, "LIST", "share of each window's pool: 0.4,0.6 (TRTLLM_WINDOW_SIZE_SHARES)", "--window-size-shares"),
     FIELD(TEXT, cache_implementation, "NAME", "dynamic, static, quantized, ... (Transformers)", "--cache-implementation"),
+    FIELD(TEXT, cache_backend, "NAME", "quanto or hqq: what quantizes the cache (Transformers)", "--cache-backend"),
     FIELD(COUNT, mamba_block_size, "N", "tokens of a block of states (vLLM)", "--mamba-block-size"),
     FIELD(COUNT, mamba_slots, "N", "states that the pool holds (SGLang)", "--max-mamba-cache-size"),
     FIELD(REAL, swa_ratio, "F", "tokens of the windowed pool for each of the full one (SGLang)", "--swa-full-tokens-ratio"),
     FIELD(REAL, mamba_ratio, "F", "memory of states for each byte of the cache (SGLang)", "--mamba-full-memory-ratio"),
     FIELD(COUNT, kv_bits, "N", "bits of a quantized cache (MLX-LM, Transformers)", "--kv-bits", "--nbits"),
     FIELD(COUNT, kv_group_size, "N", "elements of one scale of a quantized cache", "--kv-group-size", "--q-group-size"),
-    FIELD(COUNT, quantized_kv_start, "N", "tokens after which MLX-LM quantizes", "--quantized-kv-start"),
+    FIELD(FROM_FIRST, quantized_kv_start, "N", "tokens after which MLX-LM quantizes (0, like 1: from the first pass on)", "--quantized-kv-start"),
+    FIELD(COUNT, residual_length, "N", "tokens that a quantized cache keeps as they are (Transformers)", "--residual-length"),
     FIELD(COUNT, max_kv_size, "N", "MLX-LM's rotating cache for models without one of their own", "--max-kv-size"),
     FIELD(FLAG, nearest, NULL, "take the nearest known version of an engine instead of refusing", "--nearest"),
 };
@@ -234,6 +236,11 @@ static enum kva_status set(const struct field *field, void *at, struct kva_deplo
             return bad(error, flag, value, "a count of at least 1; write 32768 or 32k");
         *(uint64_t *)at = count;
         return KVA_OK;
+    case FROM_FIRST:
+        if (!kva_parse_count(value, &count))
+            return bad(error, flag, value, "a count; write 5000");
+        *(uint64_t *)at = count > 0 ? count : 1;
+        return KVA_OK;
     case BYTES:
         if (!parse_bytes(value, &count) || count == 0)
             return bad(error, flag, value, "a number of bytes; write 40GiB or 42949672960");
@@ -284,6 +291,7 @@ bool kva_deployment_get(const struct kva_deployment *deployment, size_t index, s
     switch (field->type) {
     case CONTEXT:
     case COUNT:
+    case FROM_FIRST:
     case BYTES:
         value->count = *(const uint64_t *)at;
         return value->count > 0 && value->count != KVA_UNKNOWN;

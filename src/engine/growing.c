@@ -1,0 +1,128 @@
+#include "engine/growing.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "engine/cache_bytes.h"
+
+// A config that wraps a text model names itself "gemma3" and the text model "gemma3_text"; a release may know either.
+const char *kva_growing_rule(const struct kva_call *call, const char *name)
+{
+    static const char SUFFIX[] = "_text";
+    const size_t suffix = sizeof SUFFIX - 1;
+    const char *type = call->model->model_type;
+    const char *value = kva_rule(call, name, call->model->architecture);
+    if (value == NULL)
+        value = kva_rule(call, name, type);
+    char other[128];
+    const size_t length = strlen(type);
+    if (value != NULL || length + suffix >= sizeof other)
+        return value;
+    if (length > suffix && strcmp(type + length - suffix, SUFFIX) == 0)
+        snprintf(other, sizeof other, "%.*s", (int)(length - suffix), type);
+    else
+        snprintf(other, sizeof other, "%s%s", type, SUFFIX);
+    return kva_rule(call, name, other);
+}
+
+enum kva_status kva_growing_native(struct kva_call *call)
+{
+    if (kva_growing_rule(call, "native") != NULL)
+        return KVA_OK;
+    return kva_fail(call->error, KVA_REFUSED, NULL, "engine", "%s %s has no model of its own for model_type '%s'",
+                    call->version->file->name, call->version->version, call->model->model_type);
+}
+
+enum kva_status kva_growing_model_dtype(struct kva_call *call, const char *instead)
+{
+    const enum kva_dtype dtype = call->deployment->kv_dtype;
+    if (dtype == KVA_F32 || dtype == KVA_F16 || dtype == KVA_BF16)
+        return KVA_OK;
+    return kva_fail(call->error, KVA_BAD_INPUT, NULL, "kv_type",
+                    "%s keeps keys and values in the type that the model computes in (f32, f16, bf16), not in '%s'; %s",
+                    call->version->file->name, call->deployment->kv_type, instead);
+}
+
+enum kva_status kva_growing_one_rank(struct kva_call *call)
+{
+    const struct kva_deployment *deployment = call->deployment;
+    const uint64_t ranks[] = {deployment->tp, deployment->pp, deployment->dcp, deployment->pcp};
+    static const char *const NAMES[] = {"tp", "pp", "dcp", "pcp"};
+    for (size_t r = 0; r < sizeof ranks / sizeof *ranks; r++)
+        if (ranks[r] > 1)
+            return kva_fail(call->error, KVA_REFUSED, NULL, NAMES[r],
+                            "how %s divides caches among %llu ranks is not known to kvatlas", call->version->file->name,
+                            (unsigned long long)ranks[r]);
+    return KVA_OK;
+}
+
+enum kva_status kva_growing_prompt(struct kva_call *call)
+{
+    struct kva_deployment *deployment = call->deployment;
+    char prompt[KVA_HUMAN], context[KVA_HUMAN];
+    kva_human_count(deployment->context, context);
+    if (deployment->prompt > deployment->context)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "prompt",
+                        "a prompt of %s tokens is longer than the context of %s",
+                        kva_human_count(deployment->prompt, prompt), context);
+    if (deployment->prompt > 0)
+        return KVA_OK;
+    deployment->prompt = deployment->context > 1 ? deployment->context - 1 : deployment->context;
+    return kva_assume(call, "a prompt of %s tokens, the rest of the context decoded: none was given",
+                      kva_human_count(deployment->prompt, prompt));
+}
+
+bool kva_growing_has_window(const struct kva_model *model, const struct kva_cache *cache)
+{
+    if (kva_cache_has_window(cache))
+        return true;
+    return cache->window_inert && cache->window > 0 && model->context_limit > 0 &&
+           cache->window >= model->context_limit;
+}
+
+enum kva_status kva_growing_expand(struct kva_call *call, struct kva_cache *cache)
+{
+    const struct kva_model *model = call->model;
+    if (kva_model_value(model, "v_head_dim") == NULL || model->naive_kv_heads == 0 || model->naive_k_dim == 0 ||
+        model->naive_v_dim == 0 || model->naive_kv_heads > UINT32_MAX || model->naive_k_dim > UINT32_MAX ||
+        model->naive_v_dim > UINT32_MAX)
+        return kva_fail(call->error, KVA_REFUSED, NULL, NULL, "the config does not tell the heads behind a latent row");
+    cache->kind = KVA_CACHE_FULL;
+    cache->kv_heads = (uint32_t)model->naive_kv_heads;
+    cache->k_dim = (uint32_t)model->naive_k_dim;
+    cache->v_dim = (uint32_t)model->naive_v_dim;
+    return KVA_OK;
+}
+
+// Columns of a convolution's state as the architecture counts them: its width less one.
+static uint64_t conv_columns(const struct kva_model *model)
+{
+    static const char *const NAMES[] = {"d_conv", "conv_kernel", "conv_window", "kernel"};
+    for (size_t n = 0; n < sizeof NAMES / sizeof *NAMES; n++) {
+        const struct kva_value *width = kva_model_value(model, NAMES[n]);
+        if (width != NULL && width->type == KVA_COUNT)
+            return width->count > 0 ? width->count - 1 : 0;
+    }
+    return 0;
+}
+
+enum kva_status kva_growing_state(struct kva_call *call, const struct kva_cache *cache, uint64_t columns,
+                                  enum kva_dtype recurrent, uint64_t *bytes)
+{
+    for (size_t p = 0; p < cache->n_state; p++) {
+        const struct kva_state_part *part = &cache->state[p];
+        const bool conv = strstr(part->name, "conv") != NULL;
+        const uint64_t held = conv && columns > 0 ? conv_columns(call->model) : 1;
+        if (held == 0 || part->elements % held != 0)
+            return kva_fail(call->error, KVA_REFUSED, NULL, NULL, "the width of the %s state is not known", part->name);
+        const uint64_t each = part->elements / held;
+        const uint64_t element = kva_dtype_bytes(conv ? call->deployment->model_dtype : recurrent);
+        uint64_t elements = part->elements;
+        if ((conv && !kva_add_product(&elements, each, columns)) || !kva_add_product(bytes, elements, element))
+            return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the %s state is more than 2^64 bytes", part->name);
+    }
+    return KVA_OK;
+}

@@ -1,0 +1,37 @@
+// What engines share whose caches grow as tokens are processed, one sequence after the other: no pool, no budget, and
+// no ranks that kvatlas knows of. (MLX-LM, Transformers.)
+#ifndef KVA_ENGINE_GROWING_H
+#define KVA_ENGINE_GROWING_H
+
+#include "engine/engine.h"
+
+// The value of rule `name` for the model: by its architecture, its model_type, or that with or without "_text"; NULL:
+// none.
+const char *kva_growing_rule(const struct kva_call *call, const char *name);
+
+// Errors: KVA_REFUSED where no rule `native` holds for the model: the release has no class of its own for it.
+enum kva_status kva_growing_native(struct kva_call *call);
+
+// Caches have the type that the model computes in. `instead`: what makes them smaller. Errors: KVA_BAD_INPUT (another
+// type was asked for).
+enum kva_status kva_growing_model_dtype(struct kva_call *call, const char *instead);
+
+// Errors: KVA_REFUSED (tp, pp, dcp or pcp: how caches are divided is not known).
+enum kva_status kva_growing_one_rank(struct kva_call *call);
+
+// deployment->prompt: all but the last token of the context. Errors: KVA_BAD_INPUT (a prompt longer than the context).
+enum kva_status kva_growing_prompt(struct kva_call *call);
+
+// Has it a window as far as the engine's own classes know? One that never binds because it is not less than the context
+// limit counts, one that another key switches off does not.
+bool kva_growing_has_window(const struct kva_model *model, const struct kva_cache *cache);
+
+// A latent row as the keys and values of each head. Errors: KVA_REFUSED (the config does not tell their sizes).
+enum kva_status kva_growing_expand(struct kva_call *call, struct kva_cache *cache);
+
+// Adds one sequence's state to *bytes: parts of convolutions with `columns` more columns than the architecture needs
+// and in the model's type, the other parts in `recurrent`. Errors: KVA_BAD_INPUT, KVA_REFUSED.
+enum kva_status kva_growing_state(struct kva_call *call, const struct kva_cache *cache, uint64_t columns,
+                                  enum kva_dtype recurrent, uint64_t *bytes);
+
+#endif

@@ -1,0 +1,386 @@
+// Hugging Face Transformers: generate() gives each batch a cache that grows by one row a token (dynamic), one of a
+// fixed length (static), or a quantized one. What a layer's tensors count and what the storages behind them hold
+// differ: a window is a view, and a view keeps the tensor alive that it was cut from.
+#include "engine/transformers.h"
+
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "engine/budget.h"
+#include "engine/cache_bytes.h"
+#include "engine/growing.h"
+#include "engine/resolve.h"
+
+static const char *const DYNAMIC_WINDOWS[] = {"ignored", "view", NULL};
+static const char *const FIRST_UPDATES[] = {"kept", "copied", NULL};
+static const char *const STATIC_ROWS[] = {"length", "length_less_one", NULL};
+static const char *const STATIC_WINDOWS[] = {"never", "by_name", "by_layer_types", "from_config", NULL};
+static const char *const HYBRID_NAMES[] = {"static", "dynamic", NULL};
+static const char *const QUANTIZED_LAYERS[] = {"unknown", "any", "full_only", NULL};
+
+static const struct kva_behaviour BEHAVIOURS[] = {
+    {"dynamic_windows", KVA_BEHAVIOUR_CHOICE, offsetof(struct kva_transformers, dynamic_windows), DYNAMIC_WINDOWS},
+    {"first_update", KVA_BEHAVIOUR_CHOICE, offsetof(struct kva_transformers, first_update), FIRST_UPDATES},
+    {"static_rows", KVA_BEHAVIOUR_CHOICE, offsetof(struct kva_transformers, static_rows), STATIC_ROWS},
+    {"static_windows", KVA_BEHAVIOUR_CHOICE, offsetof(struct kva_transformers, static_windows), STATIC_WINDOWS},
+    {"hybrid_name", KVA_BEHAVIOUR_CHOICE, offsetof(struct kva_transformers, hybrid_name), HYBRID_NAMES},
+    {"quantized_layers", KVA_BEHAVIOUR_CHOICE, offsetof(struct kva_transformers, quantized_layers), QUANTIZED_LAYERS},
+    {"capabilities_listed", KVA_BEHAVIOUR_FLAG, offsetof(struct kva_transformers, capabilities_listed), NULL},
+    {"states_in_cache", KVA_BEHAVIOUR_FLAG, offsetof(struct kva_transformers, states_in_cache), NULL},
+    {"sharing_dropped", KVA_BEHAVIOUR_FLAG, offsetof(struct kva_transformers, sharing_dropped), NULL},
+    {"quantized_bits", KVA_BEHAVIOUR_COUNT, offsetof(struct kva_transformers, quantized_bits), NULL},
+    {"quantized_group", KVA_BEHAVIOUR_COUNT, offsetof(struct kva_transformers, quantized_group), NULL},
+    {"quantized_residual", KVA_BEHAVIOUR_COUNT, offsetof(struct kva_transformers, quantized_residual), NULL},
+};
+
+// ---------------------------------------------------------------- the deployment
+
+static bool is(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+static enum kva_status resolve_name(struct kva_call *call)
+{
+    static const char *const NAMES[] = {"dynamic", "static", "sliding_window", "hybrid", "hybrid_chunked", "quantized"};
+    struct kva_deployment *deployment = call->deployment;
+    const char *own = kva_growing_rule(call, "default_cache");
+    if (deployment->cache_implementation == NULL && deployment->static_cache == KVA_ON)
+        deployment->cache_implementation = "static";
+    if (deployment->cache_implementation == NULL) {
+        deployment->cache_implementation = own != NULL ? own : "dynamic";
+        return kva_assume(
+            call, "cache_implementation %s: what generate() takes unless a generation_config.json says otherwise",
+            deployment->cache_implementation);
+    }
+    for (size_t n = 0; n < sizeof NAMES / sizeof *NAMES; n++)
+        if (is(deployment->cache_implementation, NAMES[n]))
+            return KVA_OK;
+    return kva_fail(call->error, KVA_BAD_INPUT, NULL, "cache_implementation",
+                    "'%s' is not dynamic, static, sliding_window, hybrid, hybrid_chunked or quantized",
+                    deployment->cache_implementation);
+}
+
+static enum kva_status fill(struct kva_call *call, const char *what, uint64_t *field, uint64_t value)
+{
+    if (*field > 0)
+        return KVA_OK;
+    *field = value;
+    return kva_assume(call, "%s %llu: QuantizedCache's default", what, (unsigned long long)value);
+}
+
+static enum kva_status resolve_quantization(struct kva_call *call)
+{
+    const struct kva_transformers *behaviours = call->behaviours;
+    struct kva_deployment *deployment = call->deployment;
+    enum kva_status status = KVA_OK;
+    if (deployment->cache_backend == NULL) {
+        deployment->cache_backend = "quanto";
+        status = kva_assume(call, "quantized by quanto: the default of Transformers 4");
+    }
+    if (status == KVA_OK)
+        status = fill(call, "nbits", &deployment->kv_bits, behaviours->quantized_bits);
+    if (status == KVA_OK)
+        status = fill(call, "q_group_size", &deployment->kv_group_size, behaviours->quantized_group);
+    if (status == KVA_OK)
+        status = fill(call, "residual_length", &deployment->residual_length, behaviours->quantized_residual);
+    if (status != KVA_OK)
+        return status;
+    const bool quanto = is(deployment->cache_backend, "quanto"), hqq = is(deployment->cache_backend, "hqq");
+    if (!quanto && !hqq)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "cache_backend", "'%s' is not quanto or hqq",
+                        deployment->cache_backend);
+    const uint64_t bits = deployment->kv_bits;
+    if (bits != 2 && bits != 4 && (quanto || bits != 8))
+        return kva_fail(call->error, KVA_REFUSED, NULL, "kv_bits", "%llu bits: kvatlas knows 2 and 4%s",
+                        (unsigned long long)bits, hqq ? ", and 8 of hqq" : ", all that quanto takes");
+    if (deployment->kv_group_size % (8 / bits) != 0)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "kv_group_size",
+                        "%llu elements of %llu bits are no whole bytes", (unsigned long long)deployment->kv_group_size,
+                        (unsigned long long)bits);
+    return KVA_OK;
+}
+
+static enum kva_status resolve(struct kva_call *call)
+{
+    const struct kva_transformers *behaviours = call->behaviours;
+    enum kva_transformers_cache kind;
+    enum kva_status status = kva_growing_native(call);
+    if (status == KVA_OK)
+        status = kva_resolve_common(call);
+    if (status == KVA_OK)
+        status = kva_growing_model_dtype(call, "--cache-implementation quantized makes it smaller");
+    if (status == KVA_OK)
+        status = kva_growing_one_rank(call);
+    if (status == KVA_OK)
+        status = kva_growing_prompt(call);
+    if (status == KVA_OK)
+        status = resolve_name(call);
+    if (status == KVA_OK)
+        status = kva_transformers_class(call, &kind);
+    if (status == KVA_OK && kind == KVA_TRANSFORMERS_DYNAMIC && behaviours->first_update == FIRST_UPDATE_KEPT &&
+        call->deployment->prompt == call->deployment->context && kva_growing_rule(call, "fused") == NULL)
+        status = kva_assume(call, "right after the prompt: keys and values are not cut from a longer projection");
+    return status == KVA_OK && kind == KVA_TRANSFORMERS_QUANTIZED ? resolve_quantization(call) : status;
+}
+
+// ---------------------------------------------------------------- one layer
+
+struct rules {
+    enum kva_transformers_cache kind;
+    const char *latents, *indexes, *recurrent, *conv, *fused, *repeated, *conv_everywhere;
+};
+
+static struct rules rules_of(const struct kva_call *call, enum kva_transformers_cache kind)
+{
+    return (struct rules){.kind = kind,
+                          .latents = kva_growing_rule(call, "latents"),
+                          .indexes = kva_growing_rule(call, "indexes"),
+                          .recurrent = kva_growing_rule(call, "recurrent"),
+                          .conv = kva_growing_rule(call, "conv"),
+                          .fused = kva_growing_rule(call, "fused"),
+                          .repeated = kva_growing_rule(call, "repeated_heads"),
+                          .conv_everywhere = kva_growing_rule(call, "conv_everywhere")};
+}
+
+static enum kva_status unknown(struct kva_call *call, const char *what)
+{
+    return kva_fail(call->error, KVA_REFUSED, NULL, NULL, "how Transformers %s keeps %s of %s is not known",
+                    call->version->version, what, call->model->model_type);
+}
+
+static enum kva_status overflow(struct kva_call *call)
+{
+    return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
+}
+
+// The cache as Transformers keeps it: latent rows expanded unless the model's file keeps them, heads repeated.
+static enum kva_status as_kept(struct kva_call *call, const struct rules *rules, struct kva_cache *cache)
+{
+    if (cache->kind == KVA_CACHE_LATENT && rules->latents == NULL)
+        return kva_growing_expand(call, cache);
+    if (cache->kind == KVA_CACHE_INDEX && rules->indexes == NULL)
+        return unknown(call, "the keys of an indexer");
+    if (cache->kind == KVA_CACHE_CROSS && cache->length == 0)
+        cache->length = call->deployment->encoder_context;
+    const struct kva_value *repeats = rules->repeated != NULL ? kva_model_value(call->model, rules->repeated) : NULL;
+    const struct kva_value *heads = kva_model_value(call->model, "heads");
+    if (repeats != NULL && repeats->count != 0 && heads != NULL && heads->count <= UINT32_MAX)
+        cache->kv_heads = (uint32_t)heads->count;
+    return KVA_OK;
+}
+
+// Right after the prompt a release that keeps the first keys and values as they come keeps the projection alive that
+// the values were cut from. `fused`: "qkv", of queries, keys and values; "q", the same where the keys were cut from it
+// too; "kv_b", of a latent's keys and values.
+static enum kva_status add_fused(struct kva_call *call, const struct rules *rules, const struct kva_cache *cache,
+                                 uint64_t *held)
+{
+    const struct kva_transformers *behaviours = call->behaviours;
+    const struct kva_deployment *deployment = call->deployment;
+    const struct kva_value *heads = kva_model_value(call->model, "heads");
+    const struct kva_value *nope = kva_model_value(call->model, "qk_nope_head_dim");
+    if (rules->fused == NULL || rules->kind != KVA_TRANSFORMERS_DYNAMIC || deployment->prompt != deployment->context ||
+        behaviours->first_update != FIRST_UPDATE_KEPT)
+        return KVA_OK;
+    uint64_t beside = 0;  // elements of a row that are not values
+    if (is(rules->fused, "qkv") && heads != NULL)
+        beside = (heads->count + cache->kv_heads) * cache->k_dim;
+    else if (is(rules->fused, "q") && heads != NULL)
+        beside = heads->count * cache->k_dim;
+    else if (is(rules->fused, "kv_b") && nope != NULL)
+        beside = cache->kv_heads * nope->count;
+    else
+        return unknown(call, "the projection of the values");
+    uint64_t bytes;
+    return kva_mul3(beside, deployment->prompt, kva_dtype_bytes(deployment->kv_dtype), &bytes) &&
+                   kva_add(*held, bytes, held)
+               ? KVA_OK
+               : overflow(call);
+}
+
+static enum kva_status add_rows(struct kva_call *call, const struct rules *rules, const struct kva_cache *cache,
+                                struct kva_transformers_size *layer)
+{
+    struct kva_cache kept = *cache;
+    struct kva_transformers_size rows, size = {0};
+    uint64_t row;
+    enum kva_status status = as_kept(call, rules, &kept);
+    if (status == KVA_OK)
+        status = kva_cache_format_bytes(&kept, &call->kv_format, &row, call->error);
+    if (status != KVA_OK)
+        return status;
+    uint64_t window = kva_growing_has_window(call->model, cache) ? cache->window : 0;
+    if (rules->kind == KVA_TRANSFORMERS_STATIC_ALL)
+        window = kva_transformers_only_window(call->model);
+    kva_transformers_rows(call, rules->kind, window, &rows);
+    if (kept.kind == KVA_CACHE_CROSS)
+        rows = (struct kva_transformers_size){kept.length, kept.length, kept.length};
+    if (!kva_mul(rows.logical, row, &size.logical) || !kva_mul(rows.held, row, &size.held))
+        return overflow(call);
+    status = add_fused(call, rules, &kept, &size.held);
+    if (status == KVA_OK && (!kva_add_product(&layer->logical, size.logical, call->deployment->sequences) ||
+                             !kva_add_product(&layer->held, size.held, call->deployment->sequences)))
+        status = overflow(call);
+    layer->rows = kva_max(layer->rows, rows.held);
+    return status;
+}
+
+static enum kva_status add_quantized(struct kva_call *call, const struct rules *rules, const struct kva_cache *cache,
+                                     struct kva_transformers_size *layer)
+{
+    struct kva_cache kept = *cache;
+    enum kva_status status = as_kept(call, rules, &kept);
+    if (status == KVA_OK && (kept.kind == KVA_CACHE_CROSS || kept.kind == KVA_CACHE_INDEX))
+        status = unknown(call, "quantized caches");
+    return status == KVA_OK ? kva_transformers_quantized(call, (uint64_t)kept.kv_heads * kept.k_dim,
+                                                         (uint64_t)kept.kv_heads * kept.v_dim, layer)
+                            : status;
+}
+
+static enum kva_status add_states(struct kva_call *call, const struct rules *rules, const struct kva_cache *cache,
+                                  struct kva_transformers_size *layer)
+{
+    if (rules->recurrent == NULL)
+        return unknown(call, "the states");
+    const enum kva_dtype named = kva_dtype_parse(rules->recurrent);
+    const enum kva_dtype dtype = named != KVA_DTYPE_NONE ? named : call->deployment->model_dtype;
+    const uint64_t columns = rules->conv != NULL ? 0 : 1;  // a convolution of width K keeps K columns
+    uint64_t bytes = 0;
+    enum kva_status status = kva_growing_state(call, cache, columns, dtype, &bytes);
+    if (status == KVA_OK && (!kva_add_product(&layer->logical, bytes, call->deployment->sequences) ||
+                             !kva_add_product(&layer->held, bytes, call->deployment->sequences)))
+        status = overflow(call);
+    return status;
+}
+
+static bool is_compressed(const struct kva_layer *layer)
+{
+    for (size_t c = 0; c < layer->n_caches; c++)
+        if (layer->caches[c].ratio > 1 || layer->caches[c].shared_kv)
+            return true;
+    return false;
+}
+
+static enum kva_status size_of_layer(struct kva_call *call, const struct rules *rules, const struct kva_layer *layer,
+                                     struct kva_transformers_size *size)
+{
+    const struct kva_transformers *behaviours = call->behaviours;
+    const uint64_t sequences = call->deployment->sequences;
+    enum kva_status status = KVA_OK;
+    if (is_compressed(layer)) {
+        if (rules->kind != KVA_TRANSFORMERS_DYNAMIC)
+            return unknown(call, "a static or quantized cache");
+        status = kva_transformers_compressed(call, layer, size);
+        if (status == KVA_OK &&
+            (!kva_mul(size->logical, sequences, &size->logical) || !kva_mul(size->held, sequences, &size->held)))
+            status = overflow(call);
+        return status;
+    }
+    for (size_t c = 0; c < layer->n_caches && status == KVA_OK; c++) {
+        const struct kva_cache *cache = &layer->caches[c];
+        if (cache->kind == KVA_CACHE_NONE || (cache->reads_layer >= 0 && behaviours->sharing_dropped))
+            continue;
+        if (kva_cache_is_state(cache))
+            status = add_states(call, rules, cache, size);
+        else if (rules->kind == KVA_TRANSFORMERS_QUANTIZED)
+            status = add_quantized(call, rules, cache, size);
+        else
+            status = add_rows(call, rules, cache, size);
+    }
+    return status;
+}
+
+// ---------------------------------------------------------------- the allocation
+
+// Some releases make the state of a convolution for every layer, attention too.
+static enum kva_status add_conv_everywhere(struct kva_call *call, const struct rules *rules,
+                                           struct kva_engine_allocation *allocation)
+{
+    const struct kva_model *model = call->model;
+    const struct kva_cache *state = NULL;
+    for (size_t i = 0; i < model->n_layers && state == NULL; i++)
+        for (size_t c = 0; c < model->layers[i].n_caches; c++)
+            if (kva_cache_is_state(&model->layers[i].caches[c]))
+                state = &model->layers[i].caches[c];
+    struct kva_transformers_size size = {0};
+    enum kva_status status = state != NULL ? add_states(call, rules, state, &size) : KVA_OK;
+    for (size_t i = 0; i < model->n_layers && status == KVA_OK; i++) {
+        bool has = false;
+        for (size_t c = 0; c < model->layers[i].n_caches; c++)
+            has = has || kva_cache_is_state(&model->layers[i].caches[c]);
+        if (!has && (!kva_add(allocation->layers[i].bytes, size.held, &allocation->layers[i].bytes) ||
+                     !kva_add(allocation->layers[i].logical, size.logical, &allocation->layers[i].logical)))
+            status = overflow(call);
+    }
+    return status;
+}
+
+static enum kva_status lay_out(struct kva_call *call, struct kva_engine_allocation *allocation)
+{
+    enum kva_transformers_cache kind;
+    enum kva_status status = kva_transformers_class(call, &kind);
+    const struct rules rules = rules_of(call, kind);
+    for (size_t i = 0; i < call->model->n_layers && status == KVA_OK; i++) {
+        struct kva_transformers_size size = {0};
+        status = size_of_layer(call, &rules, &call->model->layers[i], &size);
+        allocation->layers[i] =
+            (struct kva_engine_layer){.bytes = size.held, .logical = size.logical, .rows = size.rows};
+    }
+    return status == KVA_OK && rules.conv_everywhere != NULL ? add_conv_everywhere(call, &rules, allocation) : status;
+}
+
+// What all layers hold right after the prompt, which may be more than later.
+static enum kva_status find_peak(struct kva_call *call, struct kva_engine_allocation *allocation)
+{
+    const uint64_t context = call->deployment->context;
+    struct kva_engine_allocation then = {
+        .layers = kva_arena_alloc(call->arena, call->model->n_layers + 1, sizeof *then.layers)};
+    if (then.layers == NULL)
+        return kva_fail_memory(call->error, call->model->n_layers * sizeof *then.layers);
+    call->deployment->context = call->deployment->prompt;
+    enum kva_status status = lay_out(call, &then);
+    call->deployment->context = context;
+    for (size_t i = 0; i < call->model->n_layers && status == KVA_OK; i++)
+        if (!kva_add(allocation->peak, then.layers[i].bytes, &allocation->peak))
+            status = overflow(call);
+    return status;
+}
+
+static const char *why(struct kva_call *call, const struct kva_engine_allocation *allocation)
+{
+    uint64_t logical = 0, held = 0;
+    char bytes[KVA_HUMAN];
+    for (size_t i = 0; i < call->model->n_layers; i++) {
+        logical += allocation->layers[i].logical;
+        held += allocation->layers[i].bytes;
+    }
+    if (held > logical)
+        return kva_arena_printf(call->arena, "its tensors count %s, but are views of longer ones",
+                                kva_human_bytes(logical, bytes));
+    return NULL;
+}
+
+static enum kva_status allocate(struct kva_call *call, struct kva_engine_allocation *allocation)
+{
+    enum kva_status status = lay_out(call, allocation);
+    if (status == KVA_OK && kva_transformers_windowed_layers(call->model) > 0 &&
+        call->deployment->prompt < call->deployment->context && is(call->deployment->cache_implementation, "dynamic"))
+        status = find_peak(call, allocation);
+    if (status != KVA_OK)
+        return status;
+    allocation->overpay_why = why(call, allocation);
+    return call->deployment->kv_bytes > 0 ? kva_budget_simple(call, allocation) : KVA_OK;
+}
+
+const struct kva_engine kva_engine_transformers = {
+    .id = "transformers",
+    .behaviours = BEHAVIOURS,
+    .n_behaviours = sizeof BEHAVIOURS / sizeof *BEHAVIOURS,
+    .behaviours_size = sizeof(struct kva_transformers),
+    .resolve = resolve,
+    .budget = kva_budget_remaining,
+    .allocate = allocate,
+};
