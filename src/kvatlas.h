@@ -402,6 +402,10 @@ struct kva_quantity {
 // The value of field `index` (< kva_n_deployment_flags()), named as in struct kva_deployment. False: nothing was said.
 bool kva_deployment_get(const struct kva_deployment *deployment, size_t index, struct kva_quantity *value);
 
+// Does the engine `engine` ("vllm") have the setting of field `index`? What it does not have is nothing to it: a plan
+// says so.
+bool kva_deployment_flag_is_of(size_t index, const char *engine);
+
 // One way to set a field, for help texts and for whoever reads an engine's command line.
 #define KVA_MAX_SPELLINGS 8
 struct kva_deployment_flag {

@@ -62,6 +62,15 @@ struct kva_plan_set kva_cli_plan_set(const struct kva_cli_plans *plans)
     return (struct kva_plan_set){plans->plans, plans->n_plans, plans->refusals, plans->n_refusals};
 }
 
+// With a budget a plan says whether it fits, and so does the exit status.
+static bool all_fit(const struct kva_cli_plans *plans)
+{
+    bool fit = true;
+    for (size_t p = 0; p < plans->n_plans; p++)
+        fit = fit && (!plans->plans[p]->capacity.known || plans->plans[p]->capacity.fits);
+    return fit;
+}
+
 int kva_cli_plan(struct kva_options *options)
 {
     if (options->ndjson)
@@ -85,8 +94,8 @@ int kva_cli_plan(struct kva_options *options)
         status = kva_cli_write(options, &text, &error);
     if (status != KVA_OK)
         kva_cli_fail(&error);
-    else
-        status = plans.partial;
+    else if (plans.partial != KVA_OK || !all_fit(&plans))
+        status = plans.partial != KVA_OK ? plans.partial : KVA_MISMATCH;
     kva_text_free(&text);
     kva_cli_plans_free(&plans);
     kva_cli_close(atlas, model);

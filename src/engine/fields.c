@@ -15,79 +15,79 @@ struct field {
     struct kva_deployment_flag flag;
     enum type type;
     size_t offset;
+    const char *engines;  // those that have such a setting, with blanks between; NULL: all
 };
 
-#define FIELD(type, member, shown, help, ...)                                                                          \
-    {                                                                                                                  \
-#member, {{__VA_ARGS__ }, shown, help }, type, offsetof(struct kva_deployment, member)                         \
-    }
 // clang-format off
+#define FIELD(type, member, engines, shown, help, ...) \
+    {#member, {{__VA_ARGS__}, shown, help}, type, offsetof(struct kva_deployment, member), engines}
+
 static const struct field FIELDS[] = {
-    FIELD(CONTEXT, context, "N", "tokens of each sequence (32k is 32768; auto: the largest that fits); without it the model's limit", "--context", "-c", "--max-model-len", "--ctx-size", "--n-ctx", "--context-length", "--max-seq-len"),
-    FIELD(COUNT, sequences, "N", "sequences at a time; without it 1", "--sequences", "--parallel", "-np", "--n-parallel", "--n-seq-max"),
-    FIELD(COUNT, max_sequences, "N", "sequences that the engine is told to expect at most", "--max-num-seqs", "--max-running-requests", "--max-batch-size"),
-    FIELD(COUNT, prompt, "N", "tokens fed in before the first is decoded; without it all of the context but one", "--prompt", "--prompt-tokens"),
-    FIELD(COUNT, encoder_context, "N", "tokens of the encoder's input; without it as the context", "--encoder-context"),
-    FIELD(COUNT, encoder_tokens, "N", "encoder tokens of one pass (vLLM)", "--max-num-encoder-input-tokens"),
-    FIELD(TEXT, kv_type, "TYPE", "element type of the cache: bf16, fp8, q8_0, ...; without it the model's", "--kv-dtype", "--kv-cache-dtype", "--cache-dtype"),
-    FIELD(TEXT, kv_type_k, "TYPE", "element type of the keys alone (llama.cpp)", "--cache-type-k", "-ctk", "--type-k"),
-    FIELD(TEXT, kv_type_v, "TYPE", "element type of the values alone (llama.cpp)", "--cache-type-v", "-ctv", "--type-v"),
-    FIELD(DTYPE, model_dtype, "TYPE", "element type of the model; without it the config's", "--model-dtype"),
-    FIELD(DTYPE, state_dtype, "TYPE", "element type of recurrent states", "--mamba-ssm-cache-dtype", "--mamba-ssm-dtype"),
-    FIELD(DTYPE, conv_dtype, "TYPE", "element type of convolution states", "--mamba-cache-dtype", "--mamba-conv-dtype"),
-    FIELD(TEXT, skip_layers, "LIST", "layers whose cache keeps the model's type (vLLM)", "--kv-cache-dtype-skip-layers"),
-    FIELD(COUNT, tp, "N", "ranks of tensor parallelism", "--tp", "--tensor-parallel-size", "-tp", "--tp-size", "--tensor-parallel"),
-    FIELD(COUNT, pp, "N", "stages of pipeline parallelism; GPUs of llama.cpp's layer split", "--pp", "--pipeline-parallel-size", "-pp", "--pp-size", "--pipeline-parallel"),
-    FIELD(COUNT, dp, "N", "replicas of data parallelism", "--dp", "--data-parallel-size", "-dp", "--dp-size"),
-    FIELD(COUNT, dcp, "N", "ranks of decode-context parallelism", "--dcp", "--decode-context-parallel-size", "-dcp", "--dcp-size"),
-    FIELD(COUNT, pcp, "N", "ranks of prefill-context parallelism", "--pcp", "--prefill-context-parallel-size", "--cp-size"),
-    FIELD(SWITCH, dp_attention, NULL, "attention is data-parallel", "--enable-dp-attention", "--enable-attention-dp", "--dp-attention"),
-    FIELD(TEXT, pp_partition, "LIST", "layers of each stage: 31,31 (VLLM_PP_LAYER_PARTITION)", "--pp-layer-partition", "--pp-partition"),
-    FIELD(COUNT, block_size, "N", "tokens of a block", "--block-size", "--page-size", "--tokens-per-block"),
-    FIELD(COUNT, batch_tokens, "N", "tokens of one pass", "--max-num-batched-tokens", "--chunked-prefill-size", "--max-num-tokens", "--batch-size", "-b", "--n-batch", "--prefill-step-size"),
-    FIELD(COUNT, ubatch, "N", "tokens of a physical batch (llama.cpp)", "--ubatch-size", "-ub", "--n-ubatch"),
-    FIELD(COUNT, spec_tokens, "N", "speculative tokens a step", "--num-speculative-tokens", "--speculative-num-draft-tokens", "--spec-tokens", "--draft-max"),
-    FIELD(COUNT, draft_layers, "N", "attention layers of the draft model or of multi-token prediction", "--draft-layers"),
-    FIELD(COUNT, rs_seq, "N", "snapshots of a recurrent state for speculative decoding (llama.cpp)", "--rs-seq", "--n-rs-seq"),
-    FIELD(TEXT, mla, "N", "how a latent is cached (ik_llama.cpp): 0, 1, 2 or 3", "--mla-use", "-mla", "--mla"),
-    FIELD(TEXT, gpu, "NAME", "an accelerator of the catalogue (kvatlas gpus): h100, h200, ...", "--gpu"),
-    FIELD(BYTES, gpu_bytes, "BYTES", "memory of one GPU: 80GiB, 85520809984", "--gpu-memory", "--gpu-bytes"),
-    FIELD(REAL, memory_fraction, "F", "share of the memory that the engine may take, as the engine counts it", "--memory-fraction", "--gpu-memory-utilization", "--mem-fraction-static", "--free-gpu-memory-fraction", "--kv-cache-free-gpu-memory-fraction"),
-    FIELD(BYTES, kv_bytes, "BYTES", "bytes for caches on one rank: 40GiB, 42949672960", "--kv-bytes", "--kv-cache-memory-bytes", "--kv-cache-memory", "--max-gpu-total-bytes"),
-    FIELD(COUNT, kv_tokens, "N", "tokens of the engine's pool", "--kv-tokens", "--max-total-tokens", "--max-tokens"),
-    FIELD(COUNT, kv_blocks, "N", "blocks of the engine's pool", "--kv-blocks", "--num-gpu-blocks-override"),
-    FIELD(BYTES, weight_bytes, "BYTES", "weights on one rank; without it what the model's tensors say", "--weight-bytes"),
-    FIELD(BYTES, activation_bytes, "BYTES", "the peak of activations on one rank, an allowance", "--activation-bytes"),
-    FIELD(BYTES, graph_bytes, "BYTES", "CUDA graphs on one rank, an allowance", "--graph-bytes"),
-    FIELD(BYTES, other_bytes, "BYTES", "context, communication buffers and whatever else on one rank, an allowance", "--other-bytes"),
-    FIELD(SWITCH, hybrid_manager, NULL, "pools by kind of layer (--no-... or --disable-...: one for all)", "--hybrid-kv-cache-manager", "--hybrid-manager", "--hybrid-swa-memory"),
-    FIELD(SWITCH, prefix_caching, NULL, "caches kept for later requests (--no-... or --disable-...: not)", "--enable-prefix-caching", "--prefix-caching", "--radix-cache", "--enable-block-reuse"),
-    FIELD(SWITCH, async_scheduling, NULL, "scheduling a step ahead", "--async-scheduling"),
-    FIELD(SWITCH, chunked_prefill, NULL, "prompts in pieces", "--enable-chunked-prefill", "--chunked-prefill"),
-    FIELD(SWITCH, swa_full, NULL, "windows kept at full size (llama.cpp)", "--swa-full"),
-    FIELD(SWITCH, kv_unified, NULL, "one stream for all sequences (llama.cpp)", "--kv-unified", "-kvu"),
-    FIELD(SWITCH, flash_attention, NULL, "flash attention (llama.cpp)", "--flash-attn", "-fa", "--flash-attention"),
-    FIELD(SWITCH, offload_kqv, NULL, "caches on the GPU (llama.cpp)", "--kv-offload", "--offload-kqv"),
-    FIELD(SWITCH, cuda_graphs, NULL, "CUDA graphs", "--cuda-graph", "--cuda-graphs"),
-    FIELD(SWITCH, static_cache, NULL, "a static cache (Transformers)", "--static-cache"),
-    FIELD(SWITCH, llm_class, NULL, "vLLM's LLM class rather than its server: other defaults", "--llm-class"),
-    FIELD(TEXT, attention_backend, "NAME", "FLASH_ATTN, FLASHINFER, fa3, trtllm_mla, ... (VLLM_ATTENTION_BACKEND)", "--attention-backend"),
-    FIELD(TEXT, mamba_cache_mode, "MODE", "none, align or all (vLLM)", "--mamba-cache-mode"),
-    FIELD(TEXT, manager, "NAME", "v1, v2 or auto (TensorRT-LLM)", "--kv-cache-manager", "--manager"),
-    FIELD(TEXT, windows, "LIST", "windows by layer, repeated: 1024,1024,131072 (TensorRT-LLM)", "--max-attention-window"),
-    FIELD(TEXT, window_shares, "LIST", "share of each window's pool: 0.4,0.6 (TRTLLM_WINDOW_SIZE_SHARES)", "--window-size-shares"),
-    FIELD(TEXT, cache_implementation, "NAME", "dynamic, static, quantized, ... (Transformers)", "--cache-implementation"),
-    FIELD(TEXT, cache_backend, "NAME", "quanto or hqq: what quantizes the cache (Transformers)", "--cache-backend"),
-    FIELD(COUNT, mamba_block_size, "N", "tokens of a block of states (vLLM)", "--mamba-block-size"),
-    FIELD(COUNT, mamba_slots, "N", "states that the pool holds (SGLang)", "--max-mamba-cache-size"),
-    FIELD(REAL, swa_ratio, "F", "tokens of the windowed pool for each of the full one (SGLang)", "--swa-full-tokens-ratio"),
-    FIELD(REAL, mamba_ratio, "F", "memory of states for each byte of the cache (SGLang)", "--mamba-full-memory-ratio"),
-    FIELD(COUNT, kv_bits, "N", "bits of a quantized cache (MLX-LM, Transformers)", "--kv-bits", "--nbits"),
-    FIELD(COUNT, kv_group_size, "N", "elements of one scale of a quantized cache", "--kv-group-size", "--q-group-size"),
-    FIELD(FROM_FIRST, quantized_kv_start, "N", "tokens after which MLX-LM quantizes (0, like 1: from the first pass on)", "--quantized-kv-start"),
-    FIELD(COUNT, residual_length, "N", "tokens that a quantized cache keeps as they are (Transformers)", "--residual-length"),
-    FIELD(COUNT, max_kv_size, "N", "MLX-LM's rotating cache for models without one of their own", "--max-kv-size"),
-    FIELD(FLAG, nearest, NULL, "take the nearest known version of an engine instead of refusing", "--nearest"),
+    FIELD(CONTEXT, context, NULL, "N", "tokens of each sequence (32k is 32768; auto: the largest that fits); without it the model's limit", "--context", "-c", "--max-model-len", "--ctx-size", "--n-ctx", "--context-length", "--max-seq-len"),
+    FIELD(COUNT, sequences, NULL, "N", "sequences at a time; without it 1", "--sequences", "--parallel", "-np", "--n-parallel", "--n-seq-max"),
+    FIELD(COUNT, max_sequences, "vllm sglang tensorrt-llm llama.cpp ik_llama.cpp ollama", "N", "sequences that the engine is told to expect at most", "--max-num-seqs", "--max-running-requests", "--max-batch-size"),
+    FIELD(COUNT, prompt, "mlx-lm transformers", "N", "tokens fed in before the first is decoded; without it all of the context but one", "--prompt", "--prompt-tokens"),
+    FIELD(COUNT, encoder_context, NULL, "N", "tokens of the encoder's input; without it as the context", "--encoder-context"),
+    FIELD(COUNT, encoder_tokens, "vllm", "N", "encoder tokens of one pass (vLLM)", "--max-num-encoder-input-tokens"),
+    FIELD(TEXT, kv_type, NULL, "TYPE", "element type of the cache: bf16, fp8, q8_0, ...; without it the model's", "--kv-dtype", "--kv-cache-dtype", "--cache-dtype"),
+    FIELD(TEXT, kv_type_k, "llama.cpp ik_llama.cpp ollama", "TYPE", "element type of the keys alone (llama.cpp)", "--cache-type-k", "-ctk", "--type-k"),
+    FIELD(TEXT, kv_type_v, "llama.cpp ik_llama.cpp ollama", "TYPE", "element type of the values alone (llama.cpp)", "--cache-type-v", "-ctv", "--type-v"),
+    FIELD(DTYPE, model_dtype, NULL, "TYPE", "element type of the model; without it the config's", "--model-dtype"),
+    FIELD(DTYPE, state_dtype, "vllm sglang tensorrt-llm", "TYPE", "element type of recurrent states", "--mamba-ssm-cache-dtype", "--mamba-ssm-dtype"),
+    FIELD(DTYPE, conv_dtype, "vllm sglang tensorrt-llm", "TYPE", "element type of convolution states", "--mamba-cache-dtype", "--mamba-conv-dtype"),
+    FIELD(TEXT, skip_layers, "vllm", "LIST", "layers whose cache keeps the model's type (vLLM)", "--kv-cache-dtype-skip-layers"),
+    FIELD(COUNT, tp, NULL, "N", "ranks of tensor parallelism", "--tp", "--tensor-parallel-size", "-tp", "--tp-size", "--tensor-parallel"),
+    FIELD(COUNT, pp, NULL, "N", "stages of pipeline parallelism; GPUs of llama.cpp's layer split", "--pp", "--pipeline-parallel-size", "-pp", "--pp-size", "--pipeline-parallel"),
+    FIELD(COUNT, dp, NULL, "N", "replicas of data parallelism", "--dp", "--data-parallel-size", "-dp", "--dp-size"),
+    FIELD(COUNT, dcp, NULL, "N", "ranks of decode-context parallelism", "--dcp", "--decode-context-parallel-size", "-dcp", "--dcp-size"),
+    FIELD(COUNT, pcp, NULL, "N", "ranks of prefill-context parallelism", "--pcp", "--prefill-context-parallel-size", "--cp-size"),
+    FIELD(SWITCH, dp_attention, "sglang tensorrt-llm", NULL, "attention is data-parallel", "--enable-dp-attention", "--enable-attention-dp", "--dp-attention"),
+    FIELD(TEXT, pp_partition, NULL, "LIST", "layers of each stage: 31,31 (VLLM_PP_LAYER_PARTITION)", "--pp-layer-partition", "--pp-partition"),
+    FIELD(COUNT, block_size, "vllm sglang tensorrt-llm", "N", "tokens of a block", "--block-size", "--page-size", "--tokens-per-block"),
+    FIELD(COUNT, batch_tokens, "vllm sglang tensorrt-llm mlx-lm llama.cpp ik_llama.cpp ollama", "N", "tokens of one pass", "--max-num-batched-tokens", "--chunked-prefill-size", "--max-num-tokens", "--batch-size", "-b", "--n-batch", "--prefill-step-size"),
+    FIELD(COUNT, ubatch, "llama.cpp ik_llama.cpp ollama", "N", "tokens of a physical batch (llama.cpp)", "--ubatch-size", "-ub", "--n-ubatch"),
+    FIELD(COUNT, spec_tokens, "vllm sglang tensorrt-llm llama.cpp ik_llama.cpp ollama", "N", "speculative tokens a step", "--num-speculative-tokens", "--speculative-num-draft-tokens", "--spec-tokens", "--draft-max"),
+    FIELD(COUNT, draft_layers, "vllm sglang tensorrt-llm", "N", "attention layers of the draft model or of multi-token prediction", "--draft-layers"),
+    FIELD(COUNT, rs_seq, "llama.cpp ik_llama.cpp ollama", "N", "snapshots of a recurrent state for speculative decoding (llama.cpp)", "--rs-seq", "--n-rs-seq"),
+    FIELD(TEXT, mla, "ik_llama.cpp", "N", "how a latent is cached (ik_llama.cpp): 0, 1, 2 or 3", "--mla-use", "-mla", "--mla"),
+    FIELD(TEXT, gpu, NULL, "NAME", "an accelerator of the catalogue (kvatlas gpus): h100, h200, ...", "--gpu"),
+    FIELD(BYTES, gpu_bytes, NULL, "BYTES", "memory of one GPU: 80GiB, 85520809984", "--gpu-memory", "--gpu-bytes"),
+    FIELD(REAL, memory_fraction, NULL, "F", "share of the memory that the engine may take, as the engine counts it", "--memory-fraction", "--gpu-memory-utilization", "--mem-fraction-static", "--free-gpu-memory-fraction", "--kv-cache-free-gpu-memory-fraction"),
+    FIELD(BYTES, kv_bytes, NULL, "BYTES", "bytes for caches on one rank: 40GiB, 42949672960", "--kv-bytes", "--kv-cache-memory-bytes", "--kv-cache-memory", "--max-gpu-total-bytes"),
+    FIELD(COUNT, kv_tokens, "sglang tensorrt-llm llama.cpp ik_llama.cpp ollama", "N", "tokens of the engine's pool", "--kv-tokens", "--max-total-tokens", "--max-tokens"),
+    FIELD(COUNT, kv_blocks, "vllm", "N", "blocks of the engine's pool", "--kv-blocks", "--num-gpu-blocks-override"),
+    FIELD(BYTES, weight_bytes, NULL, "BYTES", "weights on one rank; without it what the model's tensors say", "--weight-bytes"),
+    FIELD(BYTES, activation_bytes, NULL, "BYTES", "the peak of activations on one rank, an allowance", "--activation-bytes"),
+    FIELD(BYTES, graph_bytes, NULL, "BYTES", "CUDA graphs on one rank, an allowance", "--graph-bytes"),
+    FIELD(BYTES, other_bytes, NULL, "BYTES", "context, communication buffers and whatever else on one rank, an allowance", "--other-bytes"),
+    FIELD(SWITCH, hybrid_manager, "vllm sglang", NULL, "pools by kind of layer (--no-... or --disable-...: one for all)", "--hybrid-kv-cache-manager", "--hybrid-manager", "--hybrid-swa-memory"),
+    FIELD(SWITCH, prefix_caching, "vllm sglang", NULL, "caches kept for later requests (--no-... or --disable-...: not)", "--enable-prefix-caching", "--prefix-caching", "--radix-cache", "--enable-block-reuse"),
+    FIELD(SWITCH, async_scheduling, "vllm sglang", NULL, "scheduling a step ahead", "--async-scheduling"),
+    FIELD(SWITCH, chunked_prefill, "vllm sglang", NULL, "prompts in pieces", "--enable-chunked-prefill", "--chunked-prefill"),
+    FIELD(SWITCH, swa_full, "llama.cpp ik_llama.cpp ollama", NULL, "windows kept at full size (llama.cpp)", "--swa-full"),
+    FIELD(SWITCH, kv_unified, "llama.cpp ik_llama.cpp ollama", NULL, "one stream for all sequences (llama.cpp)", "--kv-unified", "-kvu"),
+    FIELD(SWITCH, flash_attention, "llama.cpp ik_llama.cpp ollama", NULL, "flash attention (llama.cpp)", "--flash-attn", "-fa", "--flash-attention"),
+    FIELD(SWITCH, offload_kqv, "llama.cpp ik_llama.cpp ollama", NULL, "caches on the GPU (llama.cpp)", "--kv-offload", "--offload-kqv"),
+    FIELD(SWITCH, cuda_graphs, "vllm sglang", NULL, "CUDA graphs", "--cuda-graph", "--cuda-graphs"),
+    FIELD(SWITCH, static_cache, "transformers", NULL, "a static cache (Transformers)", "--static-cache"),
+    FIELD(SWITCH, llm_class, "vllm llama.cpp ik_llama.cpp ollama", NULL, "vLLM's LLM class rather than its server: other defaults", "--llm-class"),
+    FIELD(TEXT, attention_backend, "vllm sglang", "NAME", "FLASH_ATTN, FLASHINFER, fa3, trtllm_mla, ... (VLLM_ATTENTION_BACKEND)", "--attention-backend"),
+    FIELD(TEXT, mamba_cache_mode, "vllm", "MODE", "none, align or all (vLLM)", "--mamba-cache-mode"),
+    FIELD(TEXT, manager, "tensorrt-llm", "NAME", "v1, v2 or auto (TensorRT-LLM)", "--kv-cache-manager", "--manager"),
+    FIELD(TEXT, windows, "tensorrt-llm", "LIST", "windows by layer, repeated: 1024,1024,131072 (TensorRT-LLM)", "--max-attention-window"),
+    FIELD(TEXT, window_shares, "tensorrt-llm", "LIST", "share of each window's pool: 0.4,0.6 (TRTLLM_WINDOW_SIZE_SHARES)", "--window-size-shares"),
+    FIELD(TEXT, cache_implementation, "transformers", "NAME", "dynamic, static, quantized, ... (Transformers)", "--cache-implementation"),
+    FIELD(TEXT, cache_backend, "transformers", "NAME", "quanto or hqq: what quantizes the cache (Transformers)", "--cache-backend"),
+    FIELD(COUNT, mamba_block_size, "vllm", "N", "tokens of a block of states (vLLM)", "--mamba-block-size"),
+    FIELD(COUNT, mamba_slots, "sglang", "N", "states that the pool holds (SGLang)", "--max-mamba-cache-size"),
+    FIELD(REAL, swa_ratio, "sglang", "F", "tokens of the windowed pool for each of the full one (SGLang)", "--swa-full-tokens-ratio"),
+    FIELD(REAL, mamba_ratio, "sglang", "F", "memory of states for each byte of the cache (SGLang)", "--mamba-full-memory-ratio"),
+    FIELD(COUNT, kv_bits, "mlx-lm transformers", "N", "bits of a quantized cache (MLX-LM, Transformers)", "--kv-bits", "--nbits"),
+    FIELD(COUNT, kv_group_size, "mlx-lm transformers", "N", "elements of one scale of a quantized cache", "--kv-group-size", "--q-group-size"),
+    FIELD(FROM_FIRST, quantized_kv_start, "mlx-lm", "N", "tokens after which MLX-LM quantizes (0, like 1: from the first pass on)", "--quantized-kv-start"),
+    FIELD(COUNT, residual_length, "transformers", "N", "tokens that a quantized cache keeps as they are (Transformers)", "--residual-length"),
+    FIELD(COUNT, max_kv_size, "mlx-lm", "N", "MLX-LM's rotating cache for models without one of their own", "--max-kv-size"),
+    FIELD(FLAG, nearest, NULL, NULL, "take the nearest known version of an engine instead of refusing", "--nearest"),
 };
 // clang-format on
 static const size_t N_FIELDS = sizeof FIELDS / sizeof *FIELDS;
@@ -280,6 +280,21 @@ enum kva_status kva_deployment_set(struct kva_deployment *deployment, const char
     if (value == NULL)
         return kva_fail(error, KVA_BAD_INPUT, NULL, flag, "a value was expected after it");
     return set(field, at, deployment, flag, value, error);
+}
+
+// Is `word` one of the words of `list`?
+static bool has_word(const char *list, const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *at = list; (at = strstr(at, word)) != NULL; at += length)
+        if ((at == list || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+bool kva_deployment_flag_is_of(size_t index, const char *engine)
+{
+    return FIELDS[index].engines == NULL || has_word(FIELDS[index].engines, engine);
 }
 
 bool kva_deployment_get(const struct kva_deployment *deployment, size_t index, struct kva_quantity *value)

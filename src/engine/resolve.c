@@ -18,12 +18,17 @@ static enum kva_status resolve_context(struct kva_call *call)
     struct kva_deployment *deployment = call->deployment;
     char asked[KVA_HUMAN], limit[KVA_HUMAN];
     kva_human_count(model->context_limit, limit);
+    if (deployment->auto_context && !call->engine->picks_context)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "--context",
+                        "auto is no context of %s; kvatlas fit finds the largest one", call->engine->id);
     if (deployment->context == 0) {
         if (model->context_limit == 0)
             return kva_fail(call->error, KVA_BAD_INPUT, model->source, "context",
                             "the config states no context limit, so a context must be given");
         deployment->context = model->context_limit;
-        return kva_assume(call, "context %s tokens: the model's limit, none was asked for", limit);
+        return deployment->auto_context
+                   ? KVA_OK
+                   : kva_assume(call, "context %s tokens: the model's limit, none was asked for", limit);
     }
     if (model->context_limit > 0 && deployment->context > model->context_limit)
         return kva_assume(call, "context %s tokens is beyond the model's limit of %s: planned as asked",

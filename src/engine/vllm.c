@@ -241,6 +241,7 @@ static enum kva_status allocate(struct kva_call *call, struct kva_engine_allocat
 
 const struct kva_engine kva_engine_vllm = {
     .id = "vllm",
+    .picks_context = true,
     .behaviours = vllm_behaviour_table,
     .n_behaviours = VLLM_N_BEHAVIOURS,
     .behaviours_size = sizeof(struct vllm_behaviours),

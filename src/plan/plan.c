@@ -163,6 +163,19 @@ static enum kva_status open_engine(struct kva_atlas *atlas, struct kva_plan *pla
     return KVA_OK;
 }
 
+// A setting that the engine does not have is nothing to it, and is said: the number would look as if it counted.
+static enum kva_status note_unused(struct kva_call *call)
+{
+    enum kva_status status = KVA_OK;
+    for (size_t f = 0; status == KVA_OK && f < kva_n_deployment_flags(); f++) {
+        struct kva_quantity said;
+        if (kva_deployment_get(call->deployment, f, &said) && !kva_deployment_flag_is_of(f, call->engine->id))
+            status = kva_assume(call, "%s is no setting of %s: not used", kva_deployment_flag(f)->names[0],
+                                call->version->file != NULL ? call->version->file->name : call->engine->id);
+    }
+    return status;
+}
+
 static enum kva_status fill(struct kva_atlas *atlas, struct kva_plan *plan, struct kva_call *call)
 {
     const struct kva_model *model = plan->model;
@@ -175,7 +188,9 @@ static enum kva_status fill(struct kva_atlas *atlas, struct kva_plan *plan, stru
     if (plan->layers == NULL || allocation.layers == NULL)
         return kva_fail_memory(call->error, model->n_layers * sizeof *plan->layers);
     plan->n_layers = model->n_layers;
-    status = kva_resolve_gpu(call);
+    status = note_unused(call);
+    if (status == KVA_OK)
+        status = kva_resolve_gpu(call);
     if (status == KVA_OK)
         status = call->engine->resolve(call);
     if (status == KVA_OK)
