@@ -369,6 +369,7 @@ struct kva_deployment {
     uint64_t gpu_bytes;               // memory of one GPU; resolved from `gpu`
     double memory_fraction;           // --gpu-memory-utilization, --mem-fraction-static, --free-gpu-memory-fraction
     uint64_t kv_bytes;                // bytes for caches on one rank: --kv-cache-memory-bytes; resolved: the budget
+    uint64_t kv_short;                // by how much weights and allowances exceed the memory; kv_bytes is then 1
     uint64_t kv_tokens;               // --max-total-tokens, max_tokens
     uint64_t kv_blocks;               // --num-gpu-blocks-override
     uint64_t weight_bytes, activation_bytes, graph_bytes, other_bytes;  // of one rank

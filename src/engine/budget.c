@@ -3,6 +3,12 @@
 #include "base/checked.h"
 #include "base/error.h"
 
+void kva_set_budget(struct kva_deployment *deployment, double may, double taken)
+{
+    deployment->kv_bytes = may - taken >= 1 ? (uint64_t)(may - taken) : 1;
+    deployment->kv_short = may - taken >= 1 ? 0 : (uint64_t)(taken - may);
+}
+
 enum kva_status kva_budget_remaining(struct kva_call *call)
 {
     struct kva_deployment *deployment = call->deployment;
@@ -19,7 +25,7 @@ enum kva_status kva_budget_remaining(struct kva_call *call)
             return kva_fail(call->error, KVA_BAD_INPUT, NULL, "--weight-bytes",
                             "weights and allowances are more than "
                             "2^64 bytes");
-    deployment->kv_bytes = whole > taken ? whole - taken : 1;
+    kva_set_budget(deployment, (double)whole, (double)taken);
     return KVA_OK;
 }
 

@@ -4,8 +4,11 @@
 
 #include "engine/engine.h"
 
-// kv_bytes = gpu_bytes x memory_fraction (1 when not said) - weights - activations - graphs - other; 0 becomes 1 byte,
-// in which nothing fits. Errors: KVA_REFUSED where the weights' size is not known.
+// kv_bytes = may - taken; where more is taken, kv_short says by how much and kv_bytes is 1, in which nothing fits.
+void kva_set_budget(struct kva_deployment *deployment, double may, double taken);
+
+// kv_bytes = gpu_bytes x memory_fraction (1 when not said) - weights - activations - graphs - other. Errors:
+// KVA_REFUSED where the weights' size is not known.
 enum kva_status kva_budget_remaining(struct kva_call *call);
 
 // The capacity of an engine that allocates each sequence its caches and no more: reserved is what it allocates, it fits

@@ -144,7 +144,7 @@ enum kva_status kva_lcpp_budget(struct kva_call *call)
     if (status == KVA_OK && deployment->activation_bytes == 0)
         status = kva_assume(call, "no room for compute buffers: none was given (--activation-bytes)");
     if (status == KVA_OK && margin > 0) {
-        deployment->kv_bytes = deployment->kv_bytes > margin ? deployment->kv_bytes - margin : 1;
+        kva_set_budget(deployment, (double)deployment->kv_bytes, (double)margin + (double)deployment->kv_short);
         status = kva_assume(call, "%llu MiB left free on each GPU: the margin of --fit",
                             (unsigned long long)engine->fit_margin);
     }

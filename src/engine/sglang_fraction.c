@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/budget.h"
 #include "engine/sglang.h"
 
 enum { MIB = 1 << 20 };
@@ -168,8 +169,7 @@ enum kva_status sglang_budget(struct kva_call *call)
     const uint64_t before =
         deployment->gpu_bytes > deployment->other_bytes ? deployment->gpu_bytes - deployment->other_bytes : 0;
     const double kept = (double)before * (1 - deployment->memory_fraction);
-    const double rest = (double)before - (double)deployment->weight_bytes - kept;
-    deployment->kv_bytes = rest >= 1 ? (uint64_t)rest : 1;
+    kva_set_budget(deployment, (double)before - (double)deployment->weight_bytes, kept);
     if (deployment->other_bytes > 0)
         return KVA_OK;
     return kva_assume(call, "%s free before the weights: the whole GPU; --other-bytes takes the driver's context off",

@@ -1,5 +1,6 @@
 // TensorRT-LLM's settings: what data/engines/tensorrt-llm.yaml says of a version, a deployment's blanks, the budget.
 #include "engine/trtllm.h"
+#include "engine/budget.h"
 
 #include <string.h>
 
@@ -199,8 +200,8 @@ static enum kva_status budget(struct kva_call *call)
     }
     if (status == KVA_OK && deployment->activation_bytes == 0)
         status = kva_assume(call, "activations of a pass: none, as none were given; --activation-bytes takes them off");
-    const uint64_t free = deployment->gpu_bytes > peak ? deployment->gpu_bytes - peak : 0;
-    deployment->kv_bytes = kva_max((uint64_t)((double)free * deployment->memory_fraction), 1);
+    kva_set_budget(deployment, (double)deployment->gpu_bytes * deployment->memory_fraction,
+                   (double)peak * deployment->memory_fraction);
     return status;
 }
 

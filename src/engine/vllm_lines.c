@@ -88,13 +88,19 @@ static enum kva_status print_padding(struct kva_call *call, const struct vllm_la
     return status;
 }
 
+// What vLLM calls available is below 0 where weights and activations take more than it may have.
+static double available_gib(const struct kva_deployment *deployment)
+{
+    return (deployment->kv_short > 0 ? -(double)deployment->kv_short : (double)deployment->kv_bytes) / GIB;
+}
+
 static enum kva_status print_auto_fit(struct kva_call *call)
 {
     const struct kva_deployment *deployment = call->deployment;
     const bool reduced = deployment->context < call->model->context_limit;
     const struct kva_quantity quantities[] = {kva_count_of("limit", call->model->context_limit),
                                               kva_count_of("length", deployment->context),
-                                              kva_real_of("budget", (double)deployment->kv_bytes / GIB)};
+                                              kva_real_of("budget", available_gib(deployment))};
     return deployment->auto_context ? kva_print(call, reduced ? "auto_fit_reduced" : "auto_fit_full", quantities, 3)
                                     : KVA_OK;
 }
@@ -146,7 +152,7 @@ enum kva_status vllm_print_lines(struct kva_call *call, const struct kva_engine_
         return vllm_v0_print_lines(call);
     const struct vllm_layout *layout = &vllm_own(call)->layout;
     const struct vllm_pool *pool = &vllm_own(call)->pool;
-    const struct kva_quantity budget[] = {kva_real_of("budget", (double)deployment->kv_bytes / GIB)};
+    const struct kva_quantity budget[] = {kva_real_of("budget", available_gib(deployment))};
     const struct kva_quantity override[] = {kva_count_of("blocks", pool->given),
                                             kva_count_of("override", deployment->kv_blocks)};
     enum kva_status status = print_blocks(call, layout);

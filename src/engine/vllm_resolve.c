@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/budget.h"
 #include "engine/parallel.h"
 #include "engine/resolve.h"
 #include "engine/vllm.h"
@@ -274,7 +275,7 @@ enum kva_status vllm_budget(struct kva_call *call)
     const uint64_t graphs = behaves->graphs == VLLM_GRAPHS_COUNTED ? deployment->graph_bytes : 0;
     const double taken = (double)deployment->weight_bytes + (double)deployment->activation_bytes +
                          (double)deployment->other_bytes + (double)graphs;
-    deployment->kv_bytes = requested - taken >= 1 ? (uint64_t)(requested - taken) : 1;
+    kva_set_budget(deployment, requested, taken);
     enum kva_status status = kva_assume(call, "%g of the GPU's memory for vLLM", deployment->memory_fraction);
     if (status == KVA_OK && deployment->activation_bytes == 0)
         status = kva_assume(call, "no activations: vLLM measures them at start; --activation-bytes allows for them");

@@ -32,7 +32,7 @@ static enum kva_status plan_asked(struct fitting *fitting)
                         "%s does not say what fits in a memory; --kv-bytes BYTES says what there is for caches",
                         fit->plan->engine_name);
     fit->fits = fit->plan->capacity.fits;
-    fit->weights_too_large = resolved->gpu_bytes > 0 && resolved->kv_bytes <= 1;
+    fit->weights_too_large = resolved->kv_short > 0;
     return KVA_OK;
 }
 

@@ -186,8 +186,13 @@ static void capacity(struct kva_page *page, const struct kva_plan *plan)
     kva_table_column(&table, titled ? "what" : "", false);
     kva_table_column(&table, titled ? "number" : "", true);
     kva_table_column(&table, "", false);
-    count_row(&table, "budget", capacity->budget, "bytes for caches on one rank");
-    count_row(&table, "reserved", capacity->reserved, "of these, taken at start");
+    if (plan->deployment.kv_short > 0)
+        count_row(&table, "missing", plan->deployment.kv_short,
+                  "bytes: weights and allowances alone take more than there is");
+    else {
+        count_row(&table, "budget", capacity->budget, "bytes for caches on one rank");
+        count_row(&table, "reserved", capacity->reserved, "of these, taken at start");
+    }
     count_row(&table, "tokens", capacity->tokens, "as the engine counts them");
     count_row(&table, "sequences", capacity->sequences_at_context, "at this context");
     count_row(&table, "context", capacity->max_context, "the largest that the engine would start with");

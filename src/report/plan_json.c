@@ -112,10 +112,13 @@ static void emit_pools(struct kva_emit *emit, const struct kva_plan *plan)
 }
 
 // What only a budget decides: nothing is known of it without one.
-static void emit_capacity(struct kva_emit *emit, const struct kva_capacity *capacity)
+static void emit_capacity(struct kva_emit *emit, const struct kva_plan *plan)
 {
+    const struct kva_capacity *capacity = &plan->capacity;
     kva_emit_open(emit, "capacity", '{');
-    kva_emit_count(emit, "kv_budget_bytes", capacity->known ? capacity->budget : KVA_UNKNOWN);
+    const uint64_t budget = plan->deployment.kv_short > 0 ? 0 : capacity->budget;
+    kva_emit_count(emit, "kv_budget_bytes", capacity->known ? budget : KVA_UNKNOWN);
+    kva_emit_count(emit, "missing_bytes", plan->deployment.kv_short);
     kva_emit_count(emit, "reserved_bytes", capacity->known ? capacity->reserved : KVA_UNKNOWN);
     kva_emit_count(emit, "tokens", capacity->known ? capacity->tokens : KVA_UNKNOWN);
     kva_emit_count(emit, "sequences_at_context", capacity->known ? capacity->sequences_at_context : KVA_UNKNOWN);
@@ -151,7 +154,7 @@ static void emit_plan(struct kva_emit *emit, const struct kva_plan *plan)
     kva_emit_count(emit, "naive_bytes_per_token", plan->naive_bytes_per_token);
     emit_layers(emit, plan);
     emit_pools(emit, plan);
-    emit_capacity(emit, &plan->capacity);
+    emit_capacity(emit, plan);
     emit_prints(emit, plan);
     kva_emit_decode(emit, plan->decode);
     kva_emit_texts(emit, "gates", NULL, 0);
