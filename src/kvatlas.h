@@ -220,6 +220,8 @@ struct kva_model {
     uint64_t parameters;        // KVA_UNKNOWN when the architecture file lists no tensors
     uint64_t weight_bytes;      // KVA_UNKNOWN likewise
     const char *weight_source;  // "config", "safetensors headers", "safetensors index", "GGUF tensor infos"
+    const char *quant_method;   // "modelopt", "compressed-tensors", ...; NULL: the config names none
+    const char *kv_scales;      // the cache type that the checkpoint brings scales for: "fp8", "nvfp4"; NULL: none
     struct kva_weight_class *weight_classes;
     size_t n_weight_classes;
     struct kva_tensor *tensors;  // what the checkpoint should hold

@@ -39,8 +39,8 @@ struct vllm_behaviours {
     int page_unify, group_split, window_block, latent_block, hybrid_align, state_need, state_default;
     int draft_states, state_dtype, hybrid_forced, in_flight, runner, encoder, graphs, check, check_scope, tokens;
     int concurrency, tuples;
-    bool mixed_group, state_pad, local_fallback, promotion_whole, capacity_once, align_all, state_prefix_default,
-        mode_all, mode_all_drafts;
+    bool mixed_group, state_pad, local_fallback, promotion_whole, nvfp4_windows, capacity_once, align_all,
+        state_prefix_default, mode_all, mode_all_drafts;
     bool delta_conv_drafts, mamba2_conv_drafts, kda_conv_drafts, short_conv_drafts, delta_state_dtype;
     bool recurrent_choice, cross, chunked_off, dcp, pcp, async_default, batch_160, requested_ceil, kv_bytes_flag;
     bool check_null_block, check_override, auto_fit, tuples_auto;
@@ -48,7 +48,7 @@ struct vllm_behaviours {
     const char *latent_backend, *latent_backend_10;
 };
 
-enum { VLLM_N_BEHAVIOURS = 54 };
+enum { VLLM_N_BEHAVIOURS = 55 };
 extern const struct kva_behaviour vllm_behaviour_table[VLLM_N_BEHAVIOURS];
 
 static inline const struct vllm_behaviours *vllm_behaves(const struct kva_call *call)
@@ -111,6 +111,9 @@ struct vllm_layout {
 // vllm_specs.c: the caches of a rank, before any of them is aligned with another.
 enum kva_status vllm_specs_collect(struct kva_call *call, struct vllm_layout *layout);
 uint64_t vllm_encoder_length(const struct kva_call *call);  // rows of a cross cache
+
+// Whether the cache's type is a layout of latent rows, "fp8_ds_mla" or "nvfp4_ds_mla".
+bool vllm_is_latent_type(const struct kva_call *call);
 
 // Layers of each pipeline stage, sizes[pp].
 enum kva_status vllm_stages(struct kva_call *call, uint64_t *sizes);

@@ -30,6 +30,7 @@ const struct kva_behaviour vllm_behaviour_table[VLLM_N_BEHAVIOURS] = {
     FLAG(state_pad),
     FLAG(local_fallback),
     FLAG(promotion_whole),
+    FLAG(nvfp4_windows),
     REAL(group_ratio),
     CHOICE(group_split, "consecutive", "strided"),
     CHOICE(window_block, "primary", "smallest", "largest"),

@@ -24,6 +24,9 @@ static enum kva_status refuse_unplanned(struct kva_call *call)
                         call->version->version, removed);
     if (unplanned != NULL)
         return kva_fail(call->error, KVA_REFUSED, NULL, "model_type", "not planned for vLLM: %s", unplanned);
+    if (vllm_is_latent_type(call) && !vllm_has(call, KVA_CACHE_LATENT) && !vllm_has_tuples(call))
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "kv_type", "%s is a layout of latent attention",
+                        call->deployment->kv_type);
     if (!vllm_behaves(call)->cross && vllm_has(call, KVA_CACHE_CROSS))
         return kva_fail(call->error, KVA_REFUSED, NULL, "architecture",
                         "vLLM %s runs encoder-decoder models on its older engine, which is not planned for them",
@@ -86,7 +89,9 @@ static enum kva_status resolve_hybrid(struct kva_call *call)
 {
     const struct vllm_behaviours *behaves = vllm_behaves(call);
     struct kva_deployment *deployment = call->deployment;
-    const bool chunked = vllm_has(call, KVA_CACHE_CHUNKED), drafts = deployment->spec_tokens > 0;
+    const bool chunked =
+        vllm_has(call, KVA_CACHE_CHUNKED) || kva_rule(call, "chunk_key", call->model->model_type) != NULL;
+    const bool drafts = deployment->spec_tokens > 0;
     if (deployment->hybrid_manager == KVA_ON && chunked && drafts && behaves->hybrid_forced == VLLM_FORCED_REFUSED)
         return kva_fail(call->error, KVA_REFUSED, NULL, "hybrid_manager",
                         "Hybrid KV cache manager was explicitly enabled but is not supported in this configuration: "
@@ -298,6 +303,22 @@ static enum kva_status resolve_budget(struct kva_call *call)
     return fit_context(call);
 }
 
+// Scales that a checkpoint brings choose the type of the cache. (resolve_kv_cache_dtype_string of utils/torch_utils.py,
+// Attention.__init__)
+static enum kva_status take_scales(struct kva_call *call)
+{
+    struct kva_deployment *deployment = call->deployment;
+    const char *scales = call->model->kv_scales;
+    const char *takes = scales != NULL ? kva_rule(call, "kv_scales", call->model->quant_method) : NULL;
+    const bool silent = deployment->kv_dtype == KVA_DTYPE_NONE &&
+                        (deployment->kv_type == NULL || strcmp(deployment->kv_type, "auto") == 0);
+    if (takes == NULL || (!silent && strcmp(takes, "always") != 0) || kva_kv_type_find(call, scales) == NULL)
+        return KVA_OK;
+    deployment->kv_type = scales;
+    return kva_assume(call, "KV dtype %s: the checkpoint has scales for it, of %s%s", scales, call->model->quant_method,
+                      silent ? "" : ", whatever is asked for");
+}
+
 // What is asked of the model again and again.
 static enum kva_status look_at_model(struct kva_call *call)
 {
@@ -316,8 +337,8 @@ static enum kva_status look_at_model(struct kva_call *call)
 enum kva_status vllm_resolve(struct kva_call *call)
 {
     static enum kva_status (*const STEPS[])(struct kva_call *) = {
-        kva_resolve_common, look_at_model,  refuse_unplanned, resolve_block,   resolve_hybrid,
-        check_ranks,        resolve_states, resolve_batch,    resolve_encoder, resolve_budget,
+        take_scales, kva_resolve_common, look_at_model, refuse_unplanned, resolve_block,  resolve_hybrid,
+        check_ranks, resolve_states,     resolve_batch, resolve_encoder,  resolve_budget,
     };
     if (vllm_is_v0(call))
         return vllm_v0_resolve(call);

@@ -56,12 +56,20 @@ static enum kva_status heads_on_rank(struct kva_call *call, uint64_t kv_heads, u
     return KVA_OK;
 }
 
+bool vllm_is_latent_type(const struct kva_call *call)
+{
+    static const char END[] = "_ds_mla";
+    const char *type = call->deployment->kv_type;
+    const size_t length = type != NULL ? strlen(type) : 0;
+    return length >= strlen(END) && strcmp(type + length - strlen(END), END) == 0;
+}
+
 // The latent row in the cache's type. Sparse attention turns 8 bits into fp8_ds_mla: 512 elements in 8 bits, their
 // scales, and the rotary part in 16 bits (FLASHMLA_SPARSE; models/config.py DeepseekV32ForCausalLM).
 static enum kva_status latent_bytes(struct kva_call *call, const struct kva_cache *cache, uint64_t *bytes)
 {
     const struct kva_kv_type *format = &call->kv_format, *packed = kva_kv_type_find(call, "fp8_ds_mla");
-    const bool is_packed = packed != NULL && format->k.vector_bytes == packed->k.vector_bytes;
+    const bool is_packed = vllm_is_latent_type(call);
     if (packed != NULL && format->k.bits == 8 && format->k.vector_bytes == 0 && format->k.group == 0 &&
         vllm_has(call, KVA_CACHE_INDEX) && vllm_capability(call) != 10)
         format = packed;
@@ -97,6 +105,9 @@ static enum kva_status token_bytes(struct kva_call *call, struct vllm_spec *spec
     if (status == KVA_OK &&
         !kva_mul3(heads * 2, cache->k_dim, kva_max(call->kv_format.k.bits / 8, 1), &spec->bare_bytes))
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "a token's keys and values are more than 2^64 bytes");
+    if (call->kv_format.k.group > 0 && !vllm_behaves(call)->nvfp4_windows &&
+        (spec->kind == VLLM_SLIDING || spec->kind == VLLM_CHUNKED))
+        spec->token_bytes = spec->bare_bytes;
     return status;
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -131,6 +132,25 @@ static enum kva_status warn_of_quantization(struct kva_build *build, const json_
         method != NULL ? method : "quantization_config");
 }
 
+// kv_cache_scheme of compressed-tensors and of ModelOpt: eight bits of a float; kv_cache_quant_algo: a name.
+static const char *cache_scales(const json_t *quantization)
+{
+    const json_t *scheme = json_object_get(quantization, "kv_cache_scheme");
+    if (json_is_object(scheme)) {
+        const char *type = json_string_value(json_object_get(scheme, "type"));
+        return json_integer_value(json_object_get(scheme, "num_bits")) == 8 && type != NULL &&
+                       strcmp(type, "float") == 0
+                   ? "fp8"
+                   : NULL;
+    }
+    const char *name = json_string_value(scheme);
+    if (name == NULL)
+        name = json_string_value(json_object_get(quantization, "kv_cache_quant_algo"));
+    if (name == NULL)
+        return NULL;
+    return strcasecmp(name, "fp8") == 0 ? "fp8" : strcasecmp(name, "nvfp4") == 0 ? "nvfp4" : NULL;
+}
+
 enum kva_status kva_weights_read(struct kva_build *build)
 {
     struct kva_model *model = build->model;
@@ -140,6 +160,11 @@ enum kva_status kva_weights_read(struct kva_build *build)
     if (quantization == NULL)
         quantization = json_object_get(build->text, "quantization_config");
     bool quantized = quantization != NULL && !json_is_null(quantization);
+    const char *method = json_string_value(json_object_get(quantization, "quant_method"));
+    model->kv_scales = cache_scales(quantization);
+    model->quant_method = method != NULL ? kva_arena_strdup(model->arena, method) : NULL;
+    if (method != NULL && model->quant_method == NULL)
+        return kva_fail_memory(build->error, strlen(method) + 1);
     // another dtype or fewer layers than the checkpoint has: its bytes are not the model's
     bool as_published =
         build->options.dtype == KVA_DTYPE_NONE && model->n_layers == kva_model_value(model, "layers")->count;

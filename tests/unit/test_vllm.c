@@ -150,6 +150,8 @@ static void collect(const struct kva_plan *plan, char *all, size_t size)
 {
     size_t length = 0;
     all[0] = '\0';
+    for (size_t a = 0; a < plan->n_assumed && length < size; a++)
+        length += (size_t)snprintf(all + length, size - length, "assumed %s\n", plan->assumed[a]);
     for (size_t p = 0; p < plan->n_prints && length < size; p++)
         length += (size_t)snprintf(all + length, size - length, "%s\n", plan->prints[p].text);
     if (plan->capacity.refusal != NULL && length < size)
@@ -246,8 +248,8 @@ static const struct row ROWS[] = {
     {&UNEVEN, "0.10.0 0.11.2", "", "NotImplementedError"},
     {&UNEVEN, "0.12.0 0.23.0", "", "The page size of the layer is not divisible by the maximum page size."},
     {&UNEVEN, "0.24.0 0.33.0", "", "GPU KV cache size"},
-    {&MIMO, MIDDLE, "", "size: 1,281,888 tokens"},
-    {&MIMO, NEW, "", "size: 927,538 tokens"},
+    {&MIMO, MIDDLE, "hybrid-manager=on", "size: 1,281,888 tokens"},
+    {&MIMO, NEW, "hybrid-manager=on", "size: 927,538 tokens"},
     {&GEMMA3_27B, "0.10.0 0.10.2", "pp=2", "Add 4 padding layers, may waste at most 15.38% KV"},
     {&GEMMA3_27B, "0.10.0 0.11.0 0.20.0", "pp=2", "size: 149,792 tokens|: 5.62x"},
     {&GEMMA3_27B, "0.20.1 0.25.1", "pp=2", "size: 737,080 tokens"},
@@ -338,10 +340,17 @@ static const struct published PUBLISHED[] = {
      "size: 1,513,358 tokens|: 11.55x"},
     {"deepseek-ai/DeepSeek-V4-Flash", "0.19.0", "context=131072 kv-blocks=99", "vLLM 0.19.0 does not run DeepSeek-V4"},
     // values as wide as keys until the class says otherwise (executed planner, 40 GiB)
-    {"XiaomiMiMo/MiMo-V2-Flash", "0.14.0", "kv-bytes=40GiB context=131072 batch-size=8192",
+    {"XiaomiMiMo/MiMo-V2-Flash", "0.14.0", "kv-bytes=40GiB context=131072 batch-size=8192 hybrid-manager=on",
      "size: 129,440 tokens|: 7.24x"},
-    {"XiaomiMiMo/MiMo-V2-Flash", "0.20.0", "kv-bytes=40GiB context=131072 batch-size=8192",
+    {"XiaomiMiMo/MiMo-V2-Flash", "0.20.0", "kv-bytes=40GiB context=131072 batch-size=8192 hybrid-manager=on",
      "size: 155,344 tokens|: 8.69x"},
+    // its attention_chunk_size turns the hybrid manager off until 0.20.2, and then values are as wide as keys
+    {"XiaomiMiMo/MiMo-V2-Flash", "0.20.1", "kv-bytes=40GiB context=131072 batch-size=8192",
+     "Hybrid KV cache manager is disabled|size: 163,520 tokens"},
+    {"XiaomiMiMo/MiMo-V2-Flash", "0.21.0", "kv-bytes=40GiB context=131072 batch-size=8192 hybrid-manager=off",
+     "size: 192,832 tokens|: 1.47x"},
+    // scales of the checkpoint make the cache one of 8 bits, from 0.14.0 (ModelOpt)
+    {"nvidia/Gemma-4-31B-IT-NVFP4", "0.25.0", "kv-bytes=40GiB context=8192", "KV dtype fp8"},
     // Phi-4-mini-flash on the engine before V1: 9 layers of 2 * 20 heads of 64 in blocks of 16 are 737,280 bytes;
     // 20 GiB hold 29,127 of them, 4 GiB of CPU memory 5,825 (worker/cache_engine.py, executor/executor_base.py)
     {"microsoft/Phi-4-mini-flash-reasoning", "0.10.2", "context=65536 kv-bytes=20GiB",

@@ -180,9 +180,11 @@ static struct kva_deployment deployment_of(const json_t *row, const char *engine
     if (strcmp(json_string_value(json_object_get(row, "model")), "whisper-large-v3") == 0 &&
         is_since(json_string_value(json_object_get(row, "version")), "0.11.0"))
         set(&deployment, "max-num-encoder-input-tokens", json_object_get(given, "max_num_batched_tokens"));
-    // the planner itself knows nothing of what turns the hybrid manager off for chunked attention
-    if (strcmp(json_string_value(json_object_get(row, "name")), "llama-4-scout-hybrid-on") == 0)
+    // what turns the hybrid manager off for chunked attention, and scales of a checkpoint, are not the planner's
+    if (json_object_get(given, "hybrid_manager") == NULL)
         deployment.hybrid_manager = KVA_ON;
+    if (json_object_get(given, "kv_type") == NULL)
+        deployment.kv_dtype = KVA_BF16;
     if (strcmp(json_string_value(json_object_get(row, "name")), "qwen3-next-80b-fp32") == 0)
         deployment.state_dtype = KVA_F32;
     return deployment;
