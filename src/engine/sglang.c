@@ -19,7 +19,7 @@ static const char *const FP4_WORKSPACE[] = {"none", "every", "nvfp4", NULL};
 static const char *const MAMBA_SLOTS[] = {"unknown", "share", "padded", NULL};
 static const char *const MAMBA_FLAG[] = {"no_radix", "always", NULL};
 static const char *const DRAFT_STATES[] = {"slots", "unknown", "requests", "capped", "capped_padded", NULL};
-static const char *const DSV4[] = {"none", "by_window", "by_request", "unknown", NULL};
+static const char *const DSV4[] = {"none", "by_window", "by_request", "by_page", NULL};
 static const char *const MAX_RUNNING[] = {"profiled", "estimate", "half", NULL};
 static const char *const DRAFT_COLUMNS[] = {"none", "drafts", "steps", NULL};
 static const char *const FRACTION[] = {"parallel", "size", "computed", NULL};
@@ -67,6 +67,8 @@ static const struct kva_behaviour BEHAVIOURS[] = {
     FLAG(ssm_dtype_of_config),
     CHOICE(dsv4, DSV4),
     COUNT(dsv4_row),
+    FLAG(dsv4_index_padded),
+    COUNT(draft_max_running),
     CHOICE(max_running, MAX_RUNNING),
     COUNT(request_padding_rows),
     CHOICE(request_draft_columns, DRAFT_COLUMNS),
@@ -102,6 +104,17 @@ double sglang_swa_ratio(const struct kva_call *call)
     return own != NULL ? strtod(own, NULL) : sglang->swa_ratio;
 }
 
+uint64_t sglang_max_running(const struct kva_call *call)
+{
+    const struct sglang *sglang = call->behaviours;
+    const char *own = sglang_rule(call, "max_running");
+    if (call->deployment->max_sequences > 0)
+        return call->deployment->max_sequences;
+    if (own != NULL)
+        return strtoull(own, NULL, 10);
+    return call->deployment->spec_tokens > 0 ? sglang->draft_max_running : 0;
+}
+
 bool sglang_radix_cache(const struct kva_call *call)
 {
     return call->deployment->prefix_caching != KVA_OFF && sglang_rule(call, "no_radix") == NULL;
@@ -128,14 +141,34 @@ static bool is_sparse_latent(const struct kva_model *model)
     return false;
 }
 
+// _deepseek_v4_kv_cache_dtype
+static enum kva_status resolve_dsv4_type(struct kva_call *call, bool said)
+{
+    static const char *const TAKEN[] = {"fp8_e4m3", "bf16", "bfloat16"};
+    const char *type = call->deployment->kv_type;
+    if (!said) {
+        call->deployment->kv_type = "fp8_e4m3";
+        return kva_assume(call, "KV dtype fp8_e4m3: what SGLang sets for %s", call->model->architecture);
+    }
+    for (size_t t = 0; type != NULL && t < sizeof TAKEN / sizeof *TAKEN; t++)
+        if (strcmp(type, TAKEN[t]) == 0)
+            return KVA_OK;
+    return type == NULL ? KVA_OK
+                        : kva_fail(call->error, KVA_BAD_INPUT, NULL, "--kv-cache-dtype",
+                                   "%.40s is not supported for %s", type, call->model->architecture);
+}
+
 // Sparse latent attention: fp8 on Blackwell, bf16 before it, whatever the model's type.
 static enum kva_status resolve_kv_type(struct kva_call *call)
 {
     const struct sglang *sglang = call->behaviours;
     struct kva_deployment *deployment = call->deployment;
-    const bool said = deployment->kv_type != NULL && strcmp(deployment->kv_type, "auto") != 0;
-    if (said || deployment->kv_dtype != KVA_DTYPE_NONE || !sglang->dsa_blackwell_fp8 ||
-        !is_sparse_latent(call->model) || deployment->gpu_facts == NULL || deployment->gpu_facts->compute_major < 10)
+    const bool said = deployment->kv_dtype != KVA_DTYPE_NONE ||
+                      (deployment->kv_type != NULL && strcmp(deployment->kv_type, "auto") != 0);
+    if (sglang_is_dsv4(call->model))
+        return resolve_dsv4_type(call, said);
+    if (said || !sglang->dsa_blackwell_fp8 || !is_sparse_latent(call->model) || deployment->gpu_facts == NULL ||
+        deployment->gpu_facts->compute_major < 10)
         return KVA_OK;
     deployment->kv_type = "fp8_e4m3";
     return kva_assume(call, "KV dtype fp8_e4m3: what sparse latent attention takes on Blackwell");
@@ -196,6 +229,16 @@ static enum kva_status check_ratios(struct kva_call *call)
     return KVA_OK;
 }
 
+static enum kva_status resolve_requests(struct kva_call *call)
+{
+    const uint64_t most = sglang_max_running(call);
+    if (call->deployment->max_sequences > 0 || most == 0)
+        return KVA_OK;
+    return kva_assume(call, "at most %llu requests: what SGLang sets %s%s", (unsigned long long)most,
+                      sglang_rule(call, "max_running") != NULL ? "for " : "with draft tokens",
+                      sglang_rule(call, "max_running") != NULL ? call->model->architecture : "");
+}
+
 static enum kva_status resolve_draft(struct kva_call *call)
 {
     struct kva_deployment *deployment = call->deployment;
@@ -222,6 +265,8 @@ static enum kva_status resolve(struct kva_call *call)
         status = resolve_page(call);
     if (status == KVA_OK)
         status = resolve_draft(call);
+    if (status == KVA_OK)
+        status = resolve_requests(call);
     return status;
 }
 

@@ -21,7 +21,7 @@ enum sglang_draft_states {
     DRAFT_STATES_CAPPED,
     DRAFT_STATES_CAPPED_PADDED
 };
-enum sglang_dsv4 { DSV4_NONE, DSV4_BY_WINDOW, DSV4_BY_REQUEST, DSV4_UNKNOWN };
+enum sglang_dsv4 { DSV4_NONE, DSV4_BY_WINDOW, DSV4_BY_REQUEST, DSV4_BY_PAGE };
 enum sglang_max_running { MAX_RUNNING_PROFILED, MAX_RUNNING_ESTIMATE, MAX_RUNNING_HALF };
 enum sglang_draft_columns { DRAFT_COLUMNS_NONE, DRAFT_COLUMNS_DRAFTS, DRAFT_COLUMNS_STEPS };
 enum sglang_fraction { FRACTION_PARALLEL, FRACTION_SIZE, FRACTION_COMPUTED };
@@ -45,6 +45,8 @@ struct sglang {
     bool ssm_dtype_of_config;
     int dsv4;
     uint64_t dsv4_row;
+    bool dsv4_index_padded;
+    uint64_t draft_max_running;
     int max_running;
     uint64_t request_padding_rows;
     int request_draft_columns;
@@ -107,6 +109,8 @@ struct sglang_sizes {
 
 // The engine's settings of a deployment with its blanks filled.
 double sglang_swa_ratio(const struct kva_call *call);
+// --max-running-requests or what SGLang sets in its place; 0: an estimate
+uint64_t sglang_max_running(const struct kva_call *call);
 bool sglang_radix_cache(const struct kva_call *call);
 uint64_t sglang_data_ranks(const struct kva_call *call);                 // of attention
 const char *sglang_rule(const struct kva_call *call, const char *name);  // for the model: by architecture, or its type
@@ -121,6 +125,10 @@ enum kva_status sglang_sizes_of(struct kva_call *call, const struct sglang_shape
 // The least sizes that hold the sequences asked for.
 enum kva_status sglang_sizes_asked(struct kva_call *call, const struct sglang_shape *shape, struct sglang_sizes *sizes);
 // Requests that may run with that many tokens, by the flag or the engine's estimate.
+enum kva_status sglang_refuse_cap(struct kva_call *call, const char *whose, const char *flag, uint64_t tokens,
+                                  double bytes, double budget, const char **refusal);
+enum kva_status sglang_refuse_floor(struct kva_call *call, uint64_t window, uint64_t tokens, const char **refusal);
+uint64_t sglang_request_cap(const struct kva_call *call, uint64_t window);
 uint64_t sglang_requests(const struct kva_call *call, uint64_t tokens);
 // Tokens that one sequence takes of the windowed pool at the context asked for.
 uint64_t sglang_windowed_tokens(const struct kva_call *call, const struct sglang_shape *shape, uint64_t context);

@@ -52,8 +52,6 @@ static enum kva_status count_layers(struct kva_call *call, struct counts *counts
     *counts = (struct counts){0};
     if (sglang->dsv4 == DSV4_NONE)
         return refuse(call, "this version of SGLang does not run it");
-    if (sglang->dsv4 == DSV4_UNKNOWN)
-        return refuse(call, "how this version of SGLang sizes its pools was not read");
     if (call->deployment->pp > 1)
         return refuse(call, "how SGLang sizes pools of several stages was not read");
     for (size_t i = 0; i < call->model->n_layers; i++) {
@@ -102,9 +100,65 @@ static uint64_t index_row(const struct counts *counts)
     return counts->index_dim + counts->index_dim / 128 * 4;
 }
 
+// DeepSeekV4SingleKVPool.create_buffer: a page is padded to 576 bytes
+static uint64_t page_bytes(const struct sglang *sglang, uint64_t page)
+{
+    return kva_ceil_div(page * sglang->dsv4_row, PAGE_UNIT) * PAGE_UNIT;
+}
+
+static double paged_row(const struct sglang *sglang, uint64_t page)
+{
+    return (double)page_bytes(sglang, page) / (double)page;
+}
+
+// One draft layer, whatever the draft has.
+static double with_drafts(const struct kva_call *call, const struct counts *counts, double bytes)
+{
+    const double n = (double)counts->layers;
+    return call->deployment->spec_tokens > 0 ? bytes * ((n + 1) / n) : bytes;
+}
+
+// _resolve_swa_cap_tokens: the windowed pool by the requests that may run and four cached prefixes for each; 0 where
+// the ratio decides
+static uint64_t windowed_cap(const struct kva_call *call, const struct counts *counts)
+{
+    const struct sglang *sglang = call->behaviours;
+    const struct kva_deployment *deployment = call->deployment;
+    const uint64_t page = deployment->block_size, most = sglang_max_running(call);
+    if (sglang->dsv4 != DSV4_BY_PAGE || deployment->swa_ratio > 0 || most == 0 ||
+        deployment->chunked_prefill == KVA_OFF)
+        return 0;
+    const uint64_t tails = sglang_radix_cache(call) ? 4 * (most / sglang_data_ranks(call)) : 0;
+    const uint64_t tokens = sglang_request_cap(call, counts->window) + tails * (counts->window + page);
+    return kva_ceil_div(tokens, page) * page;
+}
+
+// _get_bytes_per_swa_token
+static double bytes_per_windowed_token(const struct kva_call *call, const struct counts *counts)
+{
+    const uint64_t page = call->deployment->block_size, widths = counts->head_dim + counts->index_dim;
+    const double states = (double)ring(call, CSA) / (double)page * (double)(4 * widths * STATE_BYTES);
+    const double bytes = paged_row(call->behaviours, page) * (double)counts->layers + states * (double)counts->csa;
+    return with_drafts(call, counts, bytes);
+}
+
+// _get_bytes_per_full_token since pages are what is counted
+static double bytes_per_token_of_pages(const struct kva_call *call, const struct counts *counts)
+{
+    const struct sglang *sglang = call->behaviours;
+    const uint64_t page = call->deployment->block_size;
+    const double row4 = 1.0 / 4 * paged_row(sglang, page / CSA) + 1.0 / 4 * (double)index_row(counts);
+    const double row128 = 1.0 / 128 * paged_row(sglang, page / HCA);
+    const double rows = with_drafts(call, counts, row4 * (double)counts->csa + row128 * (double)counts->hca);
+    return windowed_cap(call, counts) > 0 ? rows
+                                          : sglang_swa_ratio(call) * bytes_per_windowed_token(call, counts) + rows;
+}
+
 // _get_bytes_per_full_token, term by term
 static double bytes_per_token(const struct kva_call *call, const struct counts *counts)
 {
+    if (((const struct sglang *)call->behaviours)->dsv4 == DSV4_BY_PAGE)
+        return bytes_per_token_of_pages(call, counts);
     const struct sglang *sglang = call->behaviours;
     const double ratio = sglang_swa_ratio(call), row = (double)sglang->dsv4_row, window = (double)counts->window;
     const double n = (double)counts->layers, n4 = (double)counts->csa, n128 = (double)counts->hca;
@@ -116,7 +170,7 @@ static double bytes_per_token(const struct kva_call *call, const struct counts *
     const double bytes = ratio * row * n + 1.0 / 4 * row * n4 + 1.0 / 128 * row * n128 +
                          1.0 / 4 * (double)index_row(counts) * n4 + ratio * ring4 * state4 * n4 +
                          ring128 * state128 * n128 + ratio * ring4 * index4 * n4;
-    return call->deployment->spec_tokens > 0 ? bytes * ((n + 1) / n) : bytes;  // one draft layer
+    return with_drafts(call, counts, bytes);
 }
 
 // _get_c128_state_fixed_bytes
@@ -124,21 +178,27 @@ static uint64_t fixed_bytes(const struct kva_call *call, const struct counts *co
 {
     const struct sglang *sglang = call->behaviours;
     const uint64_t size = ring(call, HCA);
-    if (sglang->dsv4 != DSV4_BY_REQUEST)
+    if (sglang->dsv4 == DSV4_BY_WINDOW)
         return 0;
     const uint64_t rows = kva_ceil_div((requests + 1) * size + size + 1, HCA) * HCA;
     return rows * 2 * counts->head_dim * STATE_BYTES * counts->hca;
 }
 
+static uint64_t windowed_page(const struct kva_call *call, const struct counts *counts)
+{
+    const struct sglang *sglang = call->behaviours;
+    return sglang->dsv4 == DSV4_BY_PAGE ? call->deployment->block_size : counts->window;
+}
+
 static void fill_pools(const struct kva_call *call, const struct counts *counts, uint64_t tokens, struct pools *pools)
 {
     const struct sglang *sglang = call->behaviours;
-    const uint64_t page = call->deployment->block_size;
+    const uint64_t page = call->deployment->block_size, cap = windowed_cap(call, counts);
     pools->full = tokens / page * page;
-    pools->swa = (uint64_t)((double)pools->full * sglang_swa_ratio(call)) / page * page;
+    pools->swa = cap > 0 ? cap : (uint64_t)((double)pools->full * sglang_swa_ratio(call)) / page * page;
     pools->c4 = pools->full / CSA;
     pools->c128 = pools->full / HCA;
-    pools->c4_state = pools->swa / counts->window * ring(call, CSA);
+    pools->c4_state = pools->swa / windowed_page(call, counts) * ring(call, CSA);
     pools->requests = sglang_requests(call, pools->full);
     pools->c128_state = sglang->dsv4 == DSV4_BY_WINDOW ? pools->swa / counts->window * ring(call, HCA)
                                                        : (pools->requests + 1) * ring(call, HCA);
@@ -150,9 +210,10 @@ static void pools_of_budget(const struct kva_call *call, const struct counts *co
 {
     const double each = bytes_per_token(call, counts);
     const uint64_t guess = (uint64_t)((double)budget / each);
-    const uint64_t asked = call->deployment->max_sequences / sglang_data_ranks(call);
+    const uint64_t asked = sglang_max_running(call) / sglang_data_ranks(call);
     const uint64_t fixed = fixed_bytes(call, counts, asked > 0 ? asked : sglang_requests(call, guess));
-    const double left = budget > fixed ? (double)(budget - fixed) : 0;
+    const double windows = (double)windowed_cap(call, counts) * bytes_per_windowed_token(call, counts);
+    const double left = fmax((double)budget - (double)fixed - windows, 0);
     uint64_t tokens = (uint64_t)(left / each);
     if (call->deployment->kv_tokens > 0)
         tokens = kva_min(tokens, call->deployment->kv_tokens);
@@ -172,16 +233,29 @@ static void pools_asked(const struct kva_call *call, const struct counts *counts
     const uint64_t tokens = kva_ceil_div(call->deployment->context, page) * page * sequences;
     const uint64_t windows = windowed_tokens(call, counts) * sequences;
     fill_pools(call, counts, tokens, pools);
-    if (pools->swa < windows)
+    if (windowed_cap(call, counts) > 0)
+        pools->swa = kva_max(pools->swa, windows);
+    else if (pools->swa < windows)
         fill_pools(call, counts, (uint64_t)ceil((double)windows / sglang_swa_ratio(call)) + page, pools);
 }
 
 // ---------------------------------------------------------------- bytes
 
-// DeepSeekV4SingleKVPool.create_buffer: whole pages, each padded to 576 bytes, and one page more
-static uint64_t paged_bytes(const struct sglang *sglang, uint64_t slots, uint64_t page)
+// Whole pages, and one page more, or as many as a whole page of tokens has.
+static uint64_t paged_bytes(const struct kva_call *call, uint64_t slots, uint64_t page)
 {
-    return (slots + page + 1) / page * kva_ceil_div(page * sglang->dsv4_row, PAGE_UNIT) * PAGE_UNIT;
+    const struct sglang *sglang = call->behaviours;
+    const uint64_t block = call->deployment->block_size;
+    const uint64_t pages = sglang->dsv4 == DSV4_BY_PAGE ? kva_ceil_div(slots + block, page) : (slots + page + 1) / page;
+    return pages * page_bytes(sglang, page);
+}
+
+static uint64_t index_bytes(const struct kva_call *call, const struct counts *counts, uint64_t slots)
+{
+    const struct sglang *sglang = call->behaviours;
+    const uint64_t block = call->deployment->block_size, page = block / CSA;
+    const uint64_t pages = sglang->dsv4_index_padded ? kva_ceil_div(slots + block, page) : (slots + page + 1) / page;
+    return pages * page * index_row(counts);
 }
 
 static uint64_t state_bytes(uint64_t slots, uint64_t ring_size, uint64_t ratio, uint64_t width)
@@ -192,15 +266,13 @@ static uint64_t state_bytes(uint64_t slots, uint64_t ring_size, uint64_t ratio, 
 static uint64_t layer_bytes(const struct kva_call *call, const struct counts *counts, const struct pools *pools,
                             uint64_t ratio)
 {
-    const struct sglang *sglang = call->behaviours;
-    const uint64_t page = call->deployment->block_size, window = paged_bytes(sglang, pools->swa, counts->window);
-    const uint64_t index_page = page / CSA, index_slots = pools->c128 * 32;
+    const uint64_t page = call->deployment->block_size;
+    const uint64_t window = paged_bytes(call, pools->swa, windowed_page(call, counts));
     if (ratio == CSA)
-        return window + paged_bytes(sglang, pools->c4, page / CSA) +
-               (index_slots + index_page + 1) / index_page * index_page * index_row(counts) +
+        return window + paged_bytes(call, pools->c4, page / CSA) + index_bytes(call, counts, pools->c128 * 32) +
                state_bytes(pools->c4_state, ring(call, CSA), CSA, 4 * (counts->head_dim + counts->index_dim));
     if (ratio == HCA)
-        return window + paged_bytes(sglang, pools->c128, page / HCA) +
+        return window + paged_bytes(call, pools->c128, page / HCA) +
                state_bytes(pools->c128_state, ring(call, HCA), HCA, 2 * counts->head_dim);
     return window;
 }
@@ -230,8 +302,7 @@ static enum kva_status list_pool(struct kva_call *call, struct kva_engine_alloca
 static enum kva_status list_pools(struct kva_call *call, const struct counts *counts, const struct pools *pools,
                                   uint64_t table, struct kva_engine_allocation *allocation)
 {
-    const struct sglang *sglang = call->behaviours;
-    const uint64_t window = paged_bytes(sglang, pools->swa, counts->window);
+    const uint64_t window = layer_bytes(call, counts, pools, 0);
     allocation->pools = kva_arena_alloc(call->arena, 4, sizeof *allocation->pools);
     if (allocation->pools == NULL)
         return kva_fail_memory(call->error, 4 * sizeof *allocation->pools);
@@ -249,28 +320,45 @@ static enum kva_status list_pools(struct kva_call *call, const struct counts *co
     return status;
 }
 
-static void fill_capacity(const struct kva_call *call, const struct counts *counts,
-                          struct kva_engine_allocation *allocation)
+// Why the engine would not start; NULL where it would.
+static enum kva_status find_refusal(struct kva_call *call, const struct counts *counts, const struct pools *pools,
+                                    const char **refusal)
+{
+    const struct sglang *sglang = call->behaviours;
+    const uint64_t cap = windowed_cap(call, counts);
+    if (pools->full == 0 && cap > 0)
+        return sglang_refuse_cap(call, "The DSV4 SWA", "--swa-prefix-tails or ", cap,
+                                 (double)cap * bytes_per_windowed_token(call, counts),
+                                 (double)call->deployment->kv_bytes, refusal);
+    if (pools->full == 0)
+        *refusal = "Not enough memory. Please try to increase --mem-fraction-static.";
+    else if (cap == 0 && sglang->dsv4 == DSV4_BY_PAGE && counts->window + call->deployment->block_size >= pools->swa)
+        return sglang_refuse_floor(call, counts->window, pools->swa, refusal);
+    return KVA_OK;
+}
+
+static enum kva_status fill_capacity(struct kva_call *call, const struct counts *counts,
+                                     struct kva_engine_allocation *allocation)
 {
     const struct kva_deployment *deployment = call->deployment;
     const uint64_t page = deployment->block_size;
     struct pools pools;
     allocation->capacity.max_context = KVA_UNKNOWN;
     if (deployment->kv_bytes == 0)
-        return;
+        return KVA_OK;
     pools_of_budget(call, counts, deployment->kv_bytes, &pools);
     allocation->capacity = (struct kva_capacity){.known = true, .budget = deployment->kv_bytes, .tokens = pools.full};
     struct kva_capacity *capacity = &allocation->capacity;
-    if (pools.full == 0) {
-        capacity->refusal = "Not enough memory. Please try to increase --mem-fraction-static.";
-        return;
-    }
+    enum kva_status status = find_refusal(call, counts, &pools, &capacity->refusal);
+    if (status != KVA_OK || capacity->refusal != NULL)
+        return status;
     capacity->reserved = total_bytes(call, counts, &pools);
     capacity->sequences_at_context = kva_min(kva_min(pools.full / (kva_ceil_div(deployment->context, page) * page),
                                                      pools.swa / windowed_tokens(call, counts)),
                                              pools.requests);
     capacity->max_context = pools.full;
     capacity->fits = capacity->sequences_at_context >= deployment->sequences;
+    return KVA_OK;
 }
 
 enum kva_status sglang_dsv4_allocate(struct kva_call *call, struct kva_engine_allocation *allocation)
@@ -288,9 +376,21 @@ enum kva_status sglang_dsv4_allocate(struct kva_call *call, struct kva_engine_al
     }
     allocation->unassigned =
         (pools.requests + sglang->request_padding_rows) * (call->deployment->context + 4) * sizeof(int32_t);
-    allocation->overpay_why = "rows of a page are padded, and the windowed pool is a share of the full one";
-    fill_capacity(call, &counts, allocation);
-    return list_pools(call, &counts, &pools, allocation->unassigned, allocation);
+    allocation->overpay_why = windowed_cap(call, &counts) > 0
+                                  ? "rows of a page are padded, and the windowed pool is for all requests that may run"
+                                  : "rows of a page are padded, and the windowed pool is a share of the full one";
+    status = fill_capacity(call, &counts, allocation);
+    return status == KVA_OK ? list_pools(call, &counts, &pools, allocation->unassigned, allocation) : status;
+}
+
+static enum kva_status print_cap(struct kva_call *call, uint64_t tokens)
+{
+    const uint64_t requests = sglang_max_running(call) / sglang_data_ranks(call);
+    const struct kva_quantity quantities[] = {
+        kva_count_of("tokens", tokens),
+        kva_count_of("tails", sglang_radix_cache(call) ? 4 * requests : 0),
+    };
+    return kva_print(call, "dsv4_cap", quantities, sizeof quantities / sizeof *quantities);
 }
 
 enum kva_status sglang_dsv4_print(struct kva_call *call)
@@ -314,6 +414,10 @@ enum kva_status sglang_dsv4_print(struct kva_call *call)
         kva_count_of("c4_state", pools.c4_state),
         kva_count_of("c128_state", c128_state),
     };
-    return pools.full == 0 ? KVA_OK
-                           : kva_print(call, "dsv4_tokens", quantities, sizeof quantities / sizeof *quantities);
+    if (pools.full == 0)
+        return KVA_OK;
+    if (windowed_cap(call, &counts) > 0)
+        status = print_cap(call, pools.swa);
+    return status == KVA_OK ? kva_print(call, "dsv4_tokens", quantities, sizeof quantities / sizeof *quantities)
+                            : status;
 }

@@ -39,7 +39,7 @@ uint64_t sglang_requests(const struct kva_call *call, uint64_t tokens)
 {
     const struct sglang *sglang = call->behaviours;
     const struct kva_deployment *deployment = call->deployment;
-    const uint64_t asked = deployment->max_sequences, share = kva_max(asked / sglang_data_ranks(call), asked > 0);
+    const uint64_t asked = sglang_max_running(call), share = kva_max(asked / sglang_data_ranks(call), asked > 0);
     const uint64_t guess = whole((double)tokens / (double)deployment->context * 512);
     const uint64_t estimate = kva_max(kva_min(guess, 4096), 2048);
     if (sglang->max_running == MAX_RUNNING_PROFILED)
@@ -66,20 +66,17 @@ static enum kva_status split_states(struct kva_call *call, const struct sglang_s
     const double slot = (double)shape->state_stage_slot, drafts = (double)deployment->spec_tokens;
     const double per_request = (double)shape->slots_per_request;
     const uint64_t ranks = sglang_data_ranks(call), padding = sglang->mamba_slots == MAMBA_SLOTS_PADDED;
-    const uint64_t requests = deployment->max_sequences / ranks;
+    const uint64_t requests = sglang_max_running(call) / ranks;
     const bool radix = sglang_radix_cache(call), drafting = deployment->spec_tokens > 0;
     const bool flagged = deployment->mamba_slots > 0 && (sglang->mamba_flag == MAMBA_FLAG_ALWAYS || !radix);
     const bool capped = sglang->mamba_draft_states >= DRAFT_STATES_CAPPED;
     double drafted = drafting && sglang->mamba_draft_states == DRAFT_STATES_SLOTS ? 1 + drafts : 1;
-    if (drafting && deployment->max_sequences == 0 && sglang->mamba_draft_states != DRAFT_STATES_SLOTS)
-        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "max_sequences",
-                        "SGLang wants --max-running-requests with speculative decoding of a model with states");
     if (drafting && sglang->mamba_draft_states == DRAFT_STATES_REQUESTS)
         rest -= slot * (double)requests * drafts;
     const double share = rest * ratio / (1 + ratio);
     if (flagged)
         split->slots = deployment->mamba_slots / ranks;
-    else if (!radix && deployment->max_sequences > 0)
+    else if (!radix && requests > 0)
         split->slots = requests;
     else if (!radix && sglang->mamba_slots_no_radix > 0)
         split->slots = sglang->mamba_slots_no_radix;
@@ -155,8 +152,8 @@ static void split_ratio(const struct kva_call *call, uint64_t tokens, struct sgl
     sizes->tokens = sizes->full;
 }
 
-// SWAChunkCapPoolConfigurator: what the requests hold at most, the window, what waits to be evicted and new pages.
-static bool request_cap(const struct kva_call *call, const struct sglang_shape *shape, uint64_t *tokens)
+// compute_swa_request_cap: what requests hold at most, the window, what waits to be evicted and new pages.
+uint64_t sglang_request_cap(const struct kva_call *call, uint64_t window)
 {
     const struct sglang *sglang = call->behaviours;
     const struct kva_deployment *deployment = call->deployment;
@@ -164,25 +161,42 @@ static bool request_cap(const struct kva_call *call, const struct sglang_shape *
     const uint64_t chunk = deployment->batch_tokens > 0 ? deployment->batch_tokens : sglang_prefill_tokens(call);
     const uint64_t in_flight = deployment->async_scheduling == KVA_OFF ? 1 : 2;
     const uint64_t decoded = deployment->spec_tokens == 0 ? page : 2 * drafts;
-    if (!sglang->swa_request_cap || deployment->max_sequences == 0 || sglang_radix_cache(call) ||
-        deployment->chunked_prefill == KVA_OFF)
+    const uint64_t each = window + sglang->swa_eviction_interval * drafts + page + decoded;
+    const uint64_t requests = kva_max(sglang_max_running(call) / sglang_data_ranks(call), 1);
+    return each * requests + in_flight * chunk + page;
+}
+
+// SWAChunkCapPoolConfigurator
+static bool request_cap(const struct kva_call *call, const struct sglang_shape *shape, uint64_t *tokens)
+{
+    const struct sglang *sglang = call->behaviours;
+    if (!sglang->swa_request_cap || sglang_max_running(call) == 0 || sglang_radix_cache(call) ||
+        call->deployment->chunked_prefill == KVA_OFF)
         return false;
-    const uint64_t each = shape->engine_window + sglang->swa_eviction_interval * drafts + page + decoded;
-    const uint64_t requests = kva_max(deployment->max_sequences / sglang_data_ranks(call), 1);
-    *tokens = page_ceil(call, each * requests + in_flight * chunk + page);
+    *tokens = page_ceil(call, sglang_request_cap(call, shape->engine_window));
     return true;
 }
 
-static enum kva_status refuse_cap(struct kva_call *call, struct sglang_sizes *sizes, uint64_t swa, double bytes,
-                                  double budget)
+enum kva_status sglang_refuse_cap(struct kva_call *call, const char *whose, const char *flag, uint64_t tokens,
+                                  double bytes, double budget, const char **refusal)
 {
-    sizes->refusal = kva_arena_printf(
+    *refusal = kva_arena_printf(
         call->arena,
-        "SWA pool cap (%llu tokens, %.2f GiB) leaves no room for the full KV pool within the available %.2f GiB. "
-        "Reduce "
-        "--max-running-requests, lower SGLANG_SWA_EVICTION_INTERVAL, or increase --mem-fraction-static.",
-        (unsigned long long)swa, bytes / 0x1p30, budget / 0x1p30);
-    return sizes->refusal != NULL ? KVA_OK : kva_fail_memory(call->error, 256);
+        "%s pool cap (%llu tokens, %.2f %s) leaves no room for the full KV pool within the available %.2f %s. Reduce "
+        "--max-running-requests, lower %sSGLANG_SWA_EVICTION_INTERVAL, or increase --mem-fraction-static.",
+        whose, (unsigned long long)tokens, bytes / 0x1p30, *flag != '\0' ? "GB" : "GiB", budget / 0x1p30,
+        *flag != '\0' ? "GB" : "GiB", flag);
+    return *refusal != NULL ? KVA_OK : kva_fail_memory(call->error, 256);
+}
+
+enum kva_status sglang_refuse_floor(struct kva_call *call, uint64_t window, uint64_t tokens, const char **refusal)
+{
+    *refusal = kva_arena_printf(
+        call->arena,
+        "SWA pool (%llu tokens) cannot hold even one request: the prefill admission floor is sliding_window_size "
+        "(%llu) + page_size (%llu). Increase --swa-full-tokens-ratio or the total KV budget.",
+        (unsigned long long)tokens, (unsigned long long)window, (unsigned long long)call->deployment->block_size);
+    return *refusal != NULL ? KVA_OK : kva_fail_memory(call->error, 256);
 }
 
 // HybridSWAPoolConfigurator: tokens of the full pool for which both pools fit.
@@ -204,7 +218,7 @@ static enum kva_status size_by_ratio(struct kva_call *call, const struct sglang_
             no_budget ? max_tokens : page_floor(call, whole(floor_divide(bytes - taken, cells->full + cells->draft)));
         sizes->tokens = sizes->full = page_floor(call, capped(sizes->profiled, max_tokens));
         sizes->swa = sizes->full < sizes->profiled ? kva_min(cap, max_tokens) : cap;
-        return sizes->full > 0 ? KVA_OK : refuse_cap(call, sizes, cap, taken, bytes);
+        return sizes->full > 0 ? KVA_OK : sglang_refuse_cap(call, "SWA", "", cap, taken, bytes, &sizes->refusal);
     }
     const double cell = cells->full + cells->draft + sglang_swa_ratio(call) * cells->swa;
     sizes->profiled = no_budget ? max_tokens : page_floor(call, whole(floor_divide(bytes, cell)));
@@ -252,15 +266,9 @@ static enum kva_status check_start(struct kva_call *call, const struct sglang_sh
         return KVA_OK;
     if (sizes->tokens == 0)
         sizes->refusal = "Not enough memory. Please try to increase --mem-fraction-static.";
-    else if (shape->hybrid && sglang->swa_floor && sizes->full > 0 && shape->engine_window + page >= sizes->swa) {
-        sizes->refusal = kva_arena_printf(
-            call->arena,
-            "SWA pool (%llu tokens) cannot hold even one request: the prefill admission floor is sliding_window_size "
-            "(%llu) + page_size (%llu). Increase --swa-full-tokens-ratio or the total KV budget.",
-            (unsigned long long)sizes->swa, (unsigned long long)shape->engine_window, (unsigned long long)page);
-        if (sizes->refusal == NULL)
-            return kva_fail_memory(call->error, 256);
-    } else if (shape->states && sizes->slots / shape->slots_per_request == 0)
+    else if (shape->hybrid && sglang->swa_floor && sizes->full > 0 && shape->engine_window + page >= sizes->swa)
+        return sglang_refuse_floor(call, shape->engine_window, sizes->swa, &sizes->refusal);
+    else if (shape->states && sizes->slots / shape->slots_per_request == 0)
         sizes->refusal = "Hybrid (mamba/linear-attention) state cache is too small to serve any requests.";
     return KVA_OK;
 }

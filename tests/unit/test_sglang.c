@@ -200,17 +200,35 @@ START_TEST(test_windowed_pool_sized_by_requests)
 }
 END_TEST
 
-// DSV4PoolConfigurator of 0.5.12 and 0.5.15, run with 120 GiB and DeepSeek-V4-Flash's ratios.
+// DSV4PoolConfigurator of 0.5.12, 0.5.15, 0.5.20 and 0.5.23, run with 120 GiB and DeepSeek-V4-Flash's ratios; 256
+// requests are what SGLang sets for it.
 START_TEST(test_deepseek_v4)
 {
 #define V4 "--context-length=1048576 --kv-bytes=120GiB"
+#define FLASH "deepseek-ai/DeepSeek-V4-Flash"
     static const struct line LINES[] = {
-        {"deepseek-ai/DeepSeek-V4-Flash", "sglang@0.5.12", V4,
+        {FLASH, "sglang@0.5.12", V4,
          "DSV4 pool sizes: full=8104960, swa=810496, c4=2026240, c128=63320, c4_state=50656, c128_state=810496"},
-        {"deepseek-ai/DeepSeek-V4-Flash", "sglang@0.5.15", V4,
-         "DSV4 pool sizes: full=11143680, swa=1114368, c4=2785920, c128=87060, c4_state=69648, c128_state=0"},
-        {"deepseek-ai/DeepSeek-V4-Flash", "sglang@0.5.20", V4 " --max-running-requests=256",
+        {FLASH, "sglang@0.5.15", V4,
          "DSV4 pool sizes: full=16369152, swa=1636864, c4=4092288, c128=127884, c4_state=102304, c128_state=0"},
+        {FLASH, "sglang@0.5.20", V4 " --swa-full-tokens-ratio=0.2",
+         "DSV4 pool sizes: full=10910464, swa=2181888, c4=2727616, c128=85238, c4_state=136368, c128_state=0"},
+        {FLASH, "sglang@0.5.20", V4 " --speculative-num-draft-tokens=4",
+         "DSV4 pool sizes: full=13329152, swa=1332736, c4=3332288, c128=104134, c4_state=166592, c128_state=0"},
+        // pages of 256 tokens throughout; the windowed pool: 256 requests, two chunks and 1,024 prefixes
+        {FLASH, "sglang@0.5.23", V4 " --chunked-prefill-size=8192",
+         "DSV4 SWA sizing: mode=cap, swa_tokens=606464, request_cap+headroom=606464, prefix_tails=1024"},
+        {FLASH, "sglang@0.5.23", V4 " --chunked-prefill-size=8192",
+         "DSV4 pool sizes: full=27390208, swa=606464, c4=6847552, c128=213986, c4_state=18952, c128_state=0"},
+        {FLASH, "sglang@0.5.21", V4 " --chunked-prefill-size=8192 --speculative-num-draft-tokens=4",
+         "DSV4 pool sizes: full=24587264, swa=641280, c4=6146816, c128=192088, c4_state=40080, c128_state=0"},
+        {FLASH, "sglang@0.5.22", V4 " --swa-full-tokens-ratio=0.2",
+         "DSV4 pool sizes: full=12276480, swa=2455296, c4=3069120, c128=95910, c4_state=76728, c128_state=0"},
+        {FLASH, "sglang@0.5.23", V4 " --chunked-prefill-size=8192 --max-running-requests=64 --disable-radix-cache",
+         "DSV4 pool sizes: full=32326400, swa=65792, c4=8081600, c128=252550, c4_state=2056, c128_state=0"},
+        {FLASH, "sglang@0.5.23",
+         V4 " --chunked-prefill-size=8192 --max-running-requests=64 --tp=4 --dp=4 --enable-dp-attention",
+         "DSV4 pool sizes: full=32556032, swa=53504, c4=8139008, c128=254344, c4_state=1672, c128_state=0"},
     };
     check_lines(LINES, sizeof LINES / sizeof *LINES);
 }
@@ -454,6 +472,24 @@ START_TEST(test_fraction_of_memory)
 }
 END_TEST
 
+// With draft tokens 48 requests may run where the flag says nothing.
+START_TEST(test_requests_that_may_run)
+{
+    struct kva_model *model = unit_model(atlas, "meta-llama/Llama-3.1-8B-Instruct");
+    struct kva_plan *plan = plan_of(model, "sglang@0.5.16", "--context=1024 --kv-bytes=40GiB");
+    ck_assert_uint_eq(plan->capacity.sequences_at_context, 320);
+    kva_plan_free(plan);
+    plan = plan_of(model, "sglang@0.5.16", "--context=1024 --kv-bytes=40GiB --speculative-num-draft-tokens=4");
+    ck_assert_uint_eq(plan->capacity.sequences_at_context, 48);
+    kva_plan_free(plan);
+    plan = plan_of(model, "sglang@0.5.16",
+                   "--context=1024 --kv-bytes=40GiB --speculative-num-draft-tokens=4 --max-running-requests=100");
+    ck_assert_uint_eq(plan->capacity.sequences_at_context, 100);
+    kva_plan_free(plan);
+    kva_model_close(model);
+}
+END_TEST
+
 START_TEST(test_capacity)
 {
     struct kva_model *model = unit_model(atlas, QWEN3_NEXT);
@@ -461,6 +497,18 @@ START_TEST(test_capacity)
     struct kva_plan *plan = plan_of(model, "sglang@0.5.13", "--context=1000 --kv-bytes=40GiB");
     ck_assert_uint_eq(plan->capacity.sequences_at_context, 87);
     ck_assert(plan->capacity.fits);
+    kva_plan_free(plan);
+    kva_model_close(model);
+    model = unit_model(atlas, FLASH);
+    plan = plan_of(model, "sglang@0.5.23", "--context=65536 --kv-bytes=5GiB --chunked-prefill-size=8192");
+    ck_assert_str_eq(plan->deployment.kv_type, "fp8_e4m3");
+    ck_assert_str_eq(plan->capacity.refusal,
+                     "The DSV4 SWA pool cap (606464 tokens, 18.00 GB) leaves no room for the full KV pool within the "
+                     "available 5.00 GB. Reduce --max-running-requests, lower --swa-prefix-tails or "
+                     "SGLANG_SWA_EVICTION_INTERVAL, or increase --mem-fraction-static.");
+    kva_plan_free(plan);
+    plan = plan_of(model, "sglang@0.5.23", "--context=65536 --kv-bytes=30MiB --swa-full-tokens-ratio=0.1");
+    ck_assert_ptr_nonnull(plan->capacity.refusal);
     kva_plan_free(plan);
     kva_model_close(model);
     // without attention the tokens are as many as one sequence may have (_zero_kv_max_tokens), however long
@@ -531,8 +579,6 @@ START_TEST(test_refusals)
         {QWEN3_NEXT, "sglang@0.5.2", "", KVA_REFUSED, "was not read"},
         {QWEN3_NEXT, "sglang@0.5.16", "--pp=2", KVA_REFUSED, "several stages"},
         {QWEN3_NEXT, "sglang@0.5.16", "--tp=64", KVA_BAD_INPUT, "cannot be divided"},
-        {QWEN3_NEXT, "sglang@0.5.16", "--kv-bytes=40GiB --speculative-num-draft-tokens=4", KVA_BAD_INPUT,
-         "--max-running-requests"},
         {QWEN3(36, 16), "sglang@0.5.16", "--tp=3", KVA_BAD_INPUT, "16 KV heads cannot be divided among 3 ranks"},
         {"meta-llama/Llama-3.1-8B-Instruct", "sglang@0.5.16", "--dcp=2", KVA_REFUSED, "context parallelism"},
         {"meta-llama/Llama-3.1-8B-Instruct", "sglang@0.5.16", "--tp=8 --dp=3 --enable-dp-attention", KVA_BAD_INPUT,
@@ -550,7 +596,9 @@ START_TEST(test_refusals)
          "multiple of 128"},
         {"google/gemma-3-27b-it", "sglang@0.4.10", "--page-size=16", KVA_BAD_INPUT, "pages of one token"},
         {"deepseek-ai/DeepSeek-V4-Flash", "sglang@0.5.11", "", KVA_REFUSED, "does not run it"},
-        {"deepseek-ai/DeepSeek-V4-Flash", "sglang@0.5.23", "", KVA_REFUSED, "was not read"},
+        {"deepseek-ai/DeepSeek-V4-Flash", "sglang@0.5.23", "--pp=2", KVA_REFUSED, "several stages"},
+        {"deepseek-ai/DeepSeek-V4-Flash", "sglang@0.5.23", "--kv-cache-dtype=fp8_e5m2", KVA_BAD_INPUT,
+         "fp8_e5m2 is not supported for DeepseekV4ForCausalLM"},
         {"meta-llama/Llama-3.1-8B-Instruct", "sglang@0.3.0", "", KVA_REFUSED, "0.4.6 to 0.5.23"},
         {"meta-llama/Llama-3.1-8B-Instruct", "sglang@0.5.24", "", KVA_REFUSED, "newer"},
         {"meta-llama/Llama-3.1-8B-Instruct", "sglang@main", "", KVA_REFUSED, "not a version"},
@@ -602,6 +650,7 @@ int main(void)
     tcase_add_test(bytes, test_slots_of_a_request);
     tcase_add_test(bytes, test_ranks);
     tcase_add_test(bytes, test_fraction_of_memory);
+    tcase_add_test(bytes, test_requests_that_may_run);
     tcase_add_test(bytes, test_capacity);
     tcase_add_test(bytes, test_pages);
     tcase_add_test(refused, test_refusals);
