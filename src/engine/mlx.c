@@ -384,14 +384,48 @@ static enum kva_status allocate(struct kva_call *call, struct kva_engine_allocat
 
 // ---------------------------------------------------------------- lines
 
+// cache.py extract: of a finished sequence the server keeps a copy of the rows that hold something. *bytes: KVA_UNKNOWN
+// where it keeps the caches as they are (a chunked one cannot be in a batch; quantized ones are not the server's).
+static enum kva_status kept_of_one(struct kva_call *call, uint64_t *bytes)
+{
+    const struct kva_model *model = call->model;
+    const struct choice choice = choose(call);
+    const uint64_t context = call->deployment->context;
+    *bytes = 0;
+    for (size_t i = 0; i < model->n_layers; i++)
+        for (size_t c = 0; c < model->layers[i].n_caches; c++) {
+            const struct kva_cache *cache = &model->layers[i].caches[c];
+            struct chosen one;
+            enum kva_status status = KVA_OK;
+            if (kva_cache_is_state(cache))
+                status = add_state(call, &choice, cache, bytes);
+            else if (cache->kind != KVA_CACHE_NONE && cache->reads_layer < 0) {
+                status = place(call, &choice, &model->layers[i], cache, &one);
+                if (status == KVA_OK && (one.growth.class == KVA_MLX_CHUNKED || call->deployment->kv_bits > 0)) {
+                    *bytes = KVA_UNKNOWN;
+                    return KVA_OK;
+                }
+                const uint64_t rows =
+                    one.growth.class == KVA_MLX_ROTATING ? kva_min(context, one.growth.window) : context;
+                if (status == KVA_OK && !kva_add_product(bytes, rows, one.plain_row))
+                    status = kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
+            }
+            if (status != KVA_OK)
+                return status;
+        }
+    return KVA_OK;
+}
+
 // server.py _log_cache_stats: the caches of finished prompts that the server keeps, in 10^9 bytes.
 static enum kva_status print_lines(struct kva_call *call, const struct kva_engine_allocation *allocation)
 {
     const struct mlx *mlx = call->behaviours;
     const uint64_t sequences = kva_min(call->deployment->sequences, mlx->kept_prompts);
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < call->model->n_layers; i++)
-        bytes += allocation->layers[i].bytes / call->deployment->sequences;
+    uint64_t bytes;
+    (void)allocation;
+    enum kva_status status = kept_of_one(call, &bytes);
+    if (status != KVA_OK || bytes == KVA_UNKNOWN)
+        return status;
     const struct kva_quantity quantities[] = {kva_count_of("sequences", sequences),
                                               kva_real_of("gigabytes", (double)bytes * (double)sequences / 1e9)};
     return kva_print(call, "prompt_cache", quantities, sizeof quantities / sizeof *quantities);

@@ -3,6 +3,7 @@
     pip install 'mlx[cpu]' transformers
     pip install --no-deps --target DIR mlx-lm==VERSION
     PYTHONPATH=DIR python make_mlx.py VERSION [long] [MODEL...] >> rows.jsonl      one line a run
+    PYTHONPATH=DIR python make_mlx.py VERSION batch >> rows.jsonl                  batches of the server, 0.31.2 and later
     python make_mlx.py configs > configs.jsonl                   {"id", "config"} of every model used
 
 Mixtures of experts are float32: MLX's CPU backend has no grouped product in bfloat16.
@@ -168,6 +169,8 @@ ROTATING = [(700, 1100, None, {"max_kv_size": 512}), (100, 700, None, {"max_kv_s
             (3000, 3100, None, {"max_kv_size": 2000})]
 RUNS = {"llama": GROWTH + QUANTIZED + ROTATING, "gemma3": GROWTH + QUANTIZED[:2], "gemma3-wide": GROWTH,
         "llama4": GROWTH, "qwen3": QUANTIZED[:1] + ROTATING[:1], "gemma2": QUANTIZED[:1] + GROWTH[4:5]}
+BATCHES = [(name, sequences, prompt, tokens) for name in ("llama", "gemma3", "gemma3-wide", "falcon-h1")
+           for sequences, prompt, tokens in ((1, 1000, 1024), (3, 1000, 1024), (2, 300, 330))]
 OTHERS = [(300, 310, 128, {}), (1000, 1024, None, {"max_kv_size": 512})]
 
 
@@ -251,13 +254,32 @@ def measure(version, name, prompt, tokens, step, flags):
     return row
 
 
+def measure_batch(version, name, sequences, prompt, tokens):
+    """A batch of the server's generator: what all of it holds, and what the server keeps of one finished sequence."""
+    import mlx.core as mx
+    from mlx_lm.generate import BatchGenerator
+    generator = BatchGenerator(make_model(CONFIGS[name], mx).inner, max_tokens=tokens - prompt + 5)
+    ids = generator.insert([mx.random.randint(3, 96, (prompt,)).tolist() for _ in range(sequences)])
+    for _ in range(tokens - prompt):
+        generator.next_generated()
+    kept = generator.extract_cache(ids)[ids[0]][0]
+    held = generator._generation_batch.prompt_cache
+    return {"mlx_lm": version, "model": name, "sequences": sequences, "prompt": prompt, "tokens": tokens,
+            "classes": [type(one).__name__ for one in held], "layers": [one.nbytes for one in held],
+            "kept": sum(one.nbytes for one in kept)}
+
+
 def main():
     if sys.argv[1] == "configs":
         for name, config in CONFIGS.items():
             print(json.dumps({"id": name, "config": config}))
         return
-    only = [name for name in sys.argv[2:] if name != "long"]
+    only = [name for name in sys.argv[2:] if name not in ("long", "batch")]
     long = "long" in sys.argv
+    if "batch" in sys.argv:
+        for run in BATCHES:
+            print(json.dumps(measure_batch(sys.argv[1], *run)), flush=True)
+        return
     for name in CONFIGS:
         if only and name not in only:
             continue

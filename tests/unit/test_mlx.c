@@ -8,6 +8,7 @@ static struct kva_deployment deployment_of(const json_t *row, const char *engine
     return (struct kva_deployment){.engine = engine,
                                    .context = measured_count(row, "tokens", 0),
                                    .prompt = measured_count(row, "prompt", 0),
+                                   .sequences = measured_count(row, "sequences", 1),
                                    .batch_tokens = measured_count(row, "prefill_step_size", 0),
                                    .kv_bits = measured_count(row, "kv_bits", 0),
                                    .kv_group_size = measured_count(row, "kv_group_size", 0),
@@ -19,6 +20,16 @@ static bool may_be_refused(const json_t *row)
 {
     return strcmp(measured_text(row, "model"), "nemotron-h") == 0 &&
            strcmp(measured_text(row, "mlx_lm"), "0.27.1") == 0;
+}
+
+static double quantity_of(const struct kva_plan *plan, const char *name)
+{
+    for (size_t l = 0; l < plan->n_prints; l++)
+        for (size_t q = 0; q < plan->prints[l].n_quantities; q++)
+            if (strcmp(plan->prints[l].quantities[q].name, name) == 0)
+                return plan->prints[l].quantities[q].real;
+    ck_abort_msg("no %s is printed", name);
+    return 0;
 }
 
 START_TEST(every_release_holds_what_was_measured)
@@ -52,6 +63,12 @@ START_TEST(every_release_holds_what_was_measured)
         const uint64_t peak = measured_count(row, "peak", 0);
         ck_assert_msg(peak == 0 || peak == plan->peak, "%s: peak %llu, measured %llu", name,
                       (unsigned long long)plan->peak, (unsigned long long)peak);
+        const uint64_t kept = measured_count(row, "kept", 0);
+        if (kept > 0) {  // what the server keeps of each finished sequence
+            const double printed = quantity_of(plan, "gigabytes") * 1e9 / (double)deployment.sequences;
+            ck_assert_msg(printed > (double)kept - 0.5 && printed < (double)kept + 0.5, "%s: keeps %.0f, measured %llu",
+                          name, printed, (unsigned long long)kept);
+        }
         planned++;
         kva_plan_free(plan);
     }
@@ -130,7 +147,8 @@ START_TEST(gemma_3_27b_after_5000_and_1000_tokens)
     struct kva_plan *plan =
         plan_of(atlas, model, (struct kva_deployment){.engine = "mlx-lm@0.32.2", .context = 6000, .prompt = 5000});
     ck_assert_uint_eq(plan->allocated, 503316480 + 436207616);
-    ck_assert_str_eq(plan->prints[0].text, "Prompt Cache: 1 sequences, 0.94 GB");
+    // of the full layers only the 6000 rows that hold tokens: 491520000 + 436207616
+    ck_assert_str_eq(plan->prints[0].text, "Prompt Cache: 1 sequences, 0.93 GB");
     kva_plan_free(plan);
     kva_model_close(model);
     kva_atlas_close(atlas);

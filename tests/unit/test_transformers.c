@@ -64,10 +64,10 @@ static bool may_be_refused(const json_t *row)
     // the quantizer's older interface: only some of its runs end
     if (name != NULL && strcmp(name, "quantized") == 0)
         return strncmp(measured_text(row, "transformers"), "4.4", 3) == 0;
-    // static caches of models that want the hybrid one end for texts shorter than the window, and fail for others;
-    // a chunked cache of a model without chunks holds its own default's
+    // static caches of models that want the hybrid one end for texts shorter than the window, and fail for others; a
+    // chunked cache of a model without chunks holds its own default's
     return name != NULL && strncmp(measured_text(row, "transformers"), "4.", 2) == 0 &&
-           (strcmp(name, "static") == 0 || strcmp(name, "hybrid_chunked") == 0);
+           (strcmp(name, "static") == 0 || strncmp(name, "hybrid", 6) == 0);
 }
 
 static struct kva_deployment deployment_of(const json_t *row, const char *engine)
