@@ -854,19 +854,19 @@ bool kva_backend_answers(const char *backend);
 // ---------------------------------------------------------------- an engine's log against the plan
 
 enum kva_verdict {
-    KVA_VERDICT_UNKNOWN,   // nothing to compare with
-    KVA_VERDICT_MATCH,     // as printed, to the digit
+    KVA_VERDICT_UNKNOWN,  // nothing to compare with
+    KVA_VERDICT_MATCH,    // as printed, to the digit
     KVA_VERDICT_MISMATCH,
-    KVA_VERDICT_GIVEN,     // taken from the log, since nothing else tells it
+    KVA_VERDICT_GIVEN,  // taken from the log, since nothing else tells it
 };
 const char *kva_verdict_name(enum kva_verdict verdict);  // "match"
 
 // One number of the log beside what the plan prints in its place.
 struct kva_check_number {
-    uint64_t line;         // of the log
-    const char *text;      // that line, from where the engine's own words start
-    const char *id;        // of the engine's template: "capacity"
-    const char *quantity;  // "tokens"
+    uint64_t line;                    // of the log
+    const char *text;                 // that line, from where the engine's own words start
+    const char *id;                   // of the engine's template: "capacity"
+    const char *quantity;             // "tokens"
     const char *printed, *predicted;  // "136,080", "136080"; predicted NULL: nothing is
     bool numeric;
     double printed_value, predicted_value, difference;  // of a number; difference: printed - predicted
@@ -874,10 +874,10 @@ struct kva_check_number {
 };
 
 struct kva_check_options {
-    const char *log;                               // a file; "-": standard input
-    const char *model;                             // NULL: the one that the log names
-    const struct kva_model_options *how;           // may be NULL
-    const struct kva_deployment *deployment;       // what the log does not say, or says wrong: it wins. May be NULL
+    const char *log;                          // a file; "-": standard input
+    const char *model;                        // NULL: the one that the log names
+    const struct kva_model_options *how;      // may be NULL
+    const struct kva_deployment *deployment;  // what the log does not say, or says wrong: it wins. May be NULL
 };
 
 struct kva_check_result {

@@ -32,12 +32,11 @@ static enum kva_status check(const struct kva_options *options, struct kva_atlas
     if (options->n_engines > 1)
         return kva_fail(error, KVA_BAD_INPUT, NULL, "--engine", "a log is of one engine");
     deployment.engine = options->n_engines > 0 ? options->engines[0] : NULL;
-    return kva_check_log(atlas,
-                         &(struct kva_check_options){.log = options->arguments[0],
-                                                     .model = options->model,
-                                                     .how = &how,
-                                                     .deployment = &deployment},
-                         result, error);
+    return kva_check_log(
+        atlas,
+        &(struct kva_check_options){
+            .log = options->arguments[0], .model = options->model, .how = &how, .deployment = &deployment},
+        result, error);
 }
 
 int kva_cli_check(struct kva_options *options)

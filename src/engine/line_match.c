@@ -131,11 +131,13 @@ static bool read_number(struct line *line, bool real, struct kva_line_value *val
         if (is_digit(c) || (real && (c == '.' || (c == '-' && n == 0)) && more))
             digits[n++] = c;
         else if (real && (c == 'e' || c == 'E') && n > 0 && at + 2 < line->length &&
-                 (more || ((line->bytes[at + 1] == '+' || line->bytes[at + 1] == '-') && is_digit(line->bytes[at + 2])))) {
+                 (more ||
+                  ((line->bytes[at + 1] == '+' || line->bytes[at + 1] == '-') && is_digit(line->bytes[at + 2])))) {
             digits[n++] = c;
             digits[n++] = line->bytes[++at];
-        } else if (!((c == ',' || c == '_') && n > 0 && more && at + 3 < line->length && is_digit(line->bytes[at + 2]) &&
-                     is_digit(line->bytes[at + 3]) && (at + 4 >= line->length || !is_digit(line->bytes[at + 4]))))
+        } else if (!((c == ',' || c == '_') && n > 0 && more && at + 3 < line->length &&
+                     is_digit(line->bytes[at + 2]) && is_digit(line->bytes[at + 3]) &&
+                     (at + 4 >= line->length || !is_digit(line->bytes[at + 4]))))
             break;
         if (n + 2 >= DIGITS)
             return false;

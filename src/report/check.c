@@ -21,7 +21,8 @@ static void name_number(struct kva_table *table, const struct kva_check_number *
 
 static void difference(struct kva_table *table, const struct kva_check_number *number)
 {
-    if (!number->numeric || number->predicted == NULL || !isdigit((unsigned char)*number->predicted) || number->verdict == KVA_VERDICT_GIVEN)
+    if (!number->numeric || number->predicted == NULL || !isdigit((unsigned char)*number->predicted) ||
+        number->verdict == KVA_VERDICT_GIVEN)
         kva_table_cell(table, "-");
     else
         kva_table_cell(table, "%.12g", number->difference);
@@ -124,8 +125,7 @@ enum kva_status kva_report_check(const struct kva_check_result *result, const st
 
 // ---------------------------------------------------------------- JUnit
 
-static void testcase(struct kva_text *out, const struct kva_check_result *result,
-                     const struct kva_check_number *number)
+static void testcase(struct kva_text *out, const struct kva_check_result *result, const struct kva_check_number *number)
 {
     kva_text_printf(out, "    <testcase classname=\"kvatlas.check\" name=\"");
     kva_xml_escaped(out, number->id);
@@ -155,12 +155,14 @@ enum kva_status kva_report_check_junit(const struct kva_check_result *result, st
     size_t failures = 0, skipped = 0;
     for (size_t n = 0; n < result->n_numbers; n++) {
         failures += result->numbers[n].verdict == KVA_VERDICT_MISMATCH;
-        skipped += result->numbers[n].verdict != KVA_VERDICT_MISMATCH && result->numbers[n].verdict != KVA_VERDICT_MATCH;
+        skipped +=
+            result->numbers[n].verdict != KVA_VERDICT_MISMATCH && result->numbers[n].verdict != KVA_VERDICT_MATCH;
     }
-    kva_text_printf(out,
-                    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
-                    "  <testsuite name=\"kvatlas check\" tests=\"%zu\" failures=\"%zu\" errors=\"0\" skipped=\"%zu\">\n",
-                    result->n_numbers, failures, skipped);
+    kva_text_printf(
+        out,
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
+        "  <testsuite name=\"kvatlas check\" tests=\"%zu\" failures=\"%zu\" errors=\"0\" skipped=\"%zu\">\n",
+        result->n_numbers, failures, skipped);
     for (size_t n = 0; n < result->n_numbers; n++)
         testcase(out, result, &result->numbers[n]);
     kva_text_printf(out, "  </testsuite>\n</testsuites>\n");

@@ -27,11 +27,12 @@ static enum kva_status nothing_recognised(const struct kva_log *log, const char 
     for (size_t e = 0; e < log->n_engines; e++)
         kva_text_printf(&names, "%s%s", e == 0 ? "" : e + 1 < log->n_engines ? ", " : " and ", log->engines[e].name);
     enum kva_status status =
-        names.failed ? kva_fail_memory(error, 256)
-                     : kva_fail(error, KVA_BAD_INPUT, strcmp(path, "-") == 0 ? "standard input" : path, NULL,
-                                "none of %" PRIu64 " lines is one that an engine prints of its caches; the startup logs "
-                                "of %s are known",
-                                log->lines, names.bytes);
+        names.failed
+            ? kva_fail_memory(error, 256)
+            : kva_fail(error, KVA_BAD_INPUT, strcmp(path, "-") == 0 ? "standard input" : path, NULL,
+                       "none of %" PRIu64 " lines is one that an engine prints of its caches; the startup logs "
+                       "of %s are known",
+                       log->lines, names.bytes);
     kva_text_free(&names);
     return status;
 }
@@ -75,11 +76,10 @@ static enum kva_status choose_engine(const struct kva_log *log, const char *aske
 
 static enum kva_status check_policy(const struct kva_log_engine_part *part, struct kva_error *error)
 {
-    return part->engine != NULL
-               ? KVA_OK
-               : kva_fail(error, KVA_REFUSED, NULL, "engine",
-                          "line %" PRIu64 " is %s's, and kvatlas does not know what it allocates", part->first_line,
-                          part->name);
+    return part->engine != NULL ? KVA_OK
+                                : kva_fail(error, KVA_REFUSED, NULL, "engine",
+                                           "line %" PRIu64 " is %s's, and kvatlas does not know what it allocates",
+                                           part->first_line, part->name);
 }
 
 // ---------------------------------------------------------------- deployment
@@ -130,7 +130,7 @@ static void merge(struct kva_log *log, const struct kva_log_engine_part *part, c
 // Any size that is printed as `value` GiB.
 static void bound(struct kva_check_call *call, const struct kva_log_value *value)
 {
-    const int decimals = value->kind == KVA_PLACE_REAL ? value->decimals
+    const int decimals = value->kind == KVA_PLACE_REAL      ? value->decimals
                          : strchr(value->text, '.') != NULL ? (int)strlen(strchr(value->text, '.') + 1)
                                                             : 0;
     const double half = 0.5 * pow(10, -decimals);
@@ -161,8 +161,8 @@ static void take_exact(struct kva_check_call *call, const struct kva_log_given *
     struct kva_deployment changed = *deployment;
     struct kva_error error = {0};
     if (kva_deployment_set(&changed, given->flag, text, &error) != KVA_OK) {
-        kva_log_note(call->log, "line %" PRIu64 ": %s %s is not understood and left out",
-                     said->line, said->name, said->text);
+        kva_log_note(call->log, "line %" PRIu64 ": %s %s is not understood and left out", said->line, said->name,
+                     said->text);
         return;
     }
     *deployment = changed;
@@ -211,7 +211,8 @@ static void take_all_given(struct kva_check_call *call, struct kva_deployment *d
     call->searched = call->part->facts != NULL ? call->part->facts->searched : NULL;
     for (unsigned g = 0; g < call->log->facts->n_given; g++) {
         const struct kva_log_given *given = &call->log->facts->given[g];
-        if (strcmp(given->engine, call->part->id) == 0 && !(deployment->auto_context && same_flag("--context", given->flag)))
+        if (strcmp(given->engine, call->part->id) == 0 &&
+            !(deployment->auto_context && same_flag("--context", given->flag)))
             take_given(call, given, &before, deployment);
     }
     if (call->searched != NULL && kva_deployment_says(deployment, call->searched))
@@ -295,9 +296,8 @@ static enum kva_status find_candidates(const struct kva_check_call *call, const 
                      part->version_line, part->version, version);
     if (version == NULL)
         return add_eras(call, candidates, error);
-    enum kva_status status = kva_version_index(part->file, version) == SIZE_MAX
-                                 ? add_neighbours(call, version, candidates, error)
-                                 : KVA_OK;
+    enum kva_status status =
+        kva_version_index(part->file, version) == SIZE_MAX ? add_neighbours(call, version, candidates, error) : KVA_OK;
     if (status == KVA_OK && candidates->n == 0)
         status = add_candidate(candidates, kva_arena_printf(call->log->arena, "%s@%s", part->id, version), error);
     return status;
@@ -314,9 +314,9 @@ static enum kva_status try_candidates(const struct kva_check_call *call, const s
         struct kva_check_attempt attempt;
         deployment->engine = candidates->engines[c];
         status = kva_check_try(call, deployment, &attempt);
-        const bool take =
-            best->plan == NULL || kva_check_matches(&attempt) ||
-            (attempt.plan != NULL && best->mismatches == 0 && best->matches == 0 && attempt.matches > 0);
+        const bool first = c == 0 || (best->plan == NULL && attempt.plan != NULL);
+        const bool take = first || kva_check_matches(&attempt) ||
+                          (attempt.plan != NULL && best->mismatches == 0 && best->matches == 0 && attempt.matches > 0);
         kva_check_attempt_free(take ? best : &attempt);
         if (take)
             *best = attempt;
@@ -364,14 +364,14 @@ static enum kva_status judge(const struct kva_check_call *call, const struct kva
             const struct kva_log_value *value = &call->statements[s].values[v];
             struct kva_check_number *number = &result->numbers[result->n_numbers++];
             struct kva_quantity quantity;
-            *number = (struct kva_check_number){.line = value->line,
-                                                .text = value->line_text,
-                                                .id = call->statements[s].id,
-                                                .quantity = value->name,
-                                                .printed = value->text,
-                                                .numeric = value->kind == KVA_PLACE_COUNT ||
-                                                           value->kind == KVA_PLACE_REAL,
-                                                .printed_value = value->real};
+            *number =
+                (struct kva_check_number){.line = value->line,
+                                          .text = value->line_text,
+                                          .id = call->statements[s].id,
+                                          .quantity = value->name,
+                                          .printed = value->text,
+                                          .numeric = value->kind == KVA_PLACE_COUNT || value->kind == KVA_PLACE_REAL,
+                                          .printed_value = value->real};
             const bool given = call->given[s][v] || (s == attempt->found_by && v == attempt->found_value);
             const bool predicted = kva_check_predicted(call, attempt->plan, attempt->shift, s, v, &quantity);
             if (predicted && set_predicted(call, number, value, &quantity) != KVA_OK)
@@ -379,11 +379,11 @@ static enum kva_status judge(const struct kva_check_call *call, const struct kva
             const bool refused = kva_check_refused(call, attempt->plan, s);
             if (refused && !given)
                 number->predicted = "refused";
-            number->verdict = given                                     ? KVA_VERDICT_GIVEN
-                              : refused                                 ? KVA_VERDICT_MISMATCH
-                              : !predicted                              ? KVA_VERDICT_UNKNOWN
+            number->verdict = given                                      ? KVA_VERDICT_GIVEN
+                              : refused                                  ? KVA_VERDICT_MISMATCH
+                              : !predicted                               ? KVA_VERDICT_UNKNOWN
                               : kva_check_compare(value, &quantity) == 0 ? KVA_VERDICT_MATCH
-                                                                        : KVA_VERDICT_MISMATCH;
+                                                                         : KVA_VERDICT_MISMATCH;
         }
     result->verdict = attempt->mismatches > 0 ? KVA_VERDICT_MISMATCH
                       : attempt->matches > 0  ? KVA_VERDICT_MATCH
@@ -440,9 +440,9 @@ static enum kva_status compare_all(struct kva_check_call *call, const struct kva
 
 // ---------------------------------------------------------------- the whole
 
-static enum kva_status open_model(struct kva_atlas *atlas, const struct kva_check_options *options,
-                                  struct kva_log *log, const struct kva_log_engine_part *part,
-                                  struct kva_check_result *result, struct kva_error *error)
+static enum kva_status open_model(struct kva_atlas *atlas, const struct kva_check_options *options, struct kva_log *log,
+                                  const struct kva_log_engine_part *part, struct kva_check_result *result,
+                                  struct kva_error *error)
 {
     const char *name = options->model;
     if (name == NULL && part->model_line == 0)

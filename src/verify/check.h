@@ -24,8 +24,8 @@ struct kva_check_attempt {
     struct kva_deployment deployment;
     struct kva_plan *plan;  // owned; NULL: `error` says why
     struct kva_error error;
-    size_t shift;                      // predicted lines of an id that stand before the first one in the log
-    size_t found_by, found_value;      // the statement that told the searched size; SIZE_MAX: none
+    size_t shift;                  // predicted lines of an id that stand before the first one in the log
+    size_t found_by, found_value;  // the statement that told the searched size; SIZE_MAX: none
     size_t matches, mismatches;
 };
 
@@ -54,8 +54,8 @@ void kva_check_attempt_free(struct kva_check_attempt *attempt);
 
 // ---------------------------------------------------------------- explanations (check_explain.c)
 
-// Versions that behave differently, oldest first: indexes into part->file->versions, of those for which `allowed` (NULL:
-// all) holds, the newest of each kind. indexes: [file->n_versions].
+// Versions that behave differently, oldest first: indexes into part->file->versions, of those for which `allowed`
+// (NULL: all) holds, the newest of each kind. indexes: [file->n_versions].
 size_t kva_check_eras(const struct kva_check_call *call, const bool *allowed, size_t *indexes);
 const char *kva_check_engine_name(const struct kva_check_call *call, size_t version);  // "vllm@0.19.1"; NULL: no memory
 

@@ -17,7 +17,8 @@ const char *kva_check_engine_name(const struct kva_check_call *call, size_t vers
 // Do two neighbouring versions print the same numbers? Where every fact that holds for one holds for the other.
 static bool behave_alike(const struct kva_engine_file *file, size_t a, size_t b)
 {
-#define SAME(row) (kva_range_holds(file, (row).since, (row).until, a) == kva_range_holds(file, (row).since, (row).until, b))
+#define SAME(row)                                                                                                      \
+    (kva_range_holds(file, (row).since, (row).until, a) == kva_range_holds(file, (row).since, (row).until, b))
     for (unsigned i = 0; i < file->n_behaviours; i++)
         for (unsigned v = 0; v < file->behaviours[i].n_values; v++)
             if (!SAME(file->behaviours[i].values[v]))
@@ -125,7 +126,8 @@ static enum kva_status try_switches(const struct kva_check_call *call, const str
     enum kva_status status = KVA_OK;
     for (unsigned s = 0; s < call->log->facts->n_switches; s++) {
         const struct kva_log_switch *tried = &call->log->facts->switches[s];
-        for (unsigned v = 0; strcmp(tried->engine, call->part->id) == 0 && v < tried->n_values && status == KVA_OK; v++) {
+        for (unsigned v = 0; strcmp(tried->engine, call->part->id) == 0 && v < tried->n_values && status == KVA_OK;
+             v++) {
             struct kva_deployment other = *deployment;
             bool matches;
             if (kva_deployment_set(&other, tried->flag, tried->values[v], error) != KVA_OK)

@@ -240,7 +240,7 @@ static bool of_refusal(const struct kva_check_call *call, const struct kva_plan 
         for (size_t p = 0; p < known->pattern.n_places && name != NULL; p++)
             if (strcmp(known->pattern.places[p].name, name) == 0) {
                 *quantity = known->pattern.places[p].kind == KVA_PLACE_COUNT ? kva_count_of(name, values[p].count)
-                                                                              : kva_real_of(name, values[p].real);
+                                                                             : kva_real_of(name, values[p].real);
                 return true;
             }
         return name == NULL;

@@ -34,13 +34,13 @@ bool kva_log_stream_next(struct kva_log_stream *stream, char **line, size_t *len
 // ---------------------------------------------------------------- what a line is matched with (log_known.c)
 
 struct kva_log_known {
-    size_t engine;     // in kva_log.engines
-    const char *id;    // of the template
-    const char *text;  // the template
-    const struct kva_line_row *row;     // of data/engines; NULL: of data/logs.yaml
+    size_t engine;                   // in kva_log.engines
+    const char *id;                  // of the template
+    const char *text;                // the template
+    const struct kva_line_row *row;  // of data/engines; NULL: of data/logs.yaml
     bool tells;                      // how the engine was started, rather than a number
     struct kva_line_pattern pattern;
-    uint32_t four;               // bytes of the anchor, at `four_at` in it
+    uint32_t four;  // bytes of the anchor, at `four_at` in it
     size_t four_at;
     struct kva_log_known *next;  // in the same bucket of `four`
     uint64_t tried;              // the last look that tried it
@@ -51,7 +51,7 @@ struct kva_log_known {
 struct kva_log_vocabulary {
     struct kva_log_known *known;
     size_t n_known;
-    uint64_t any[(1 << KVA_LOG_HASH_BITS) / 64];              // one bit a bucket: is something in it?
+    uint64_t any[(1 << KVA_LOG_HASH_BITS) / 64];            // one bit a bucket: is something in it?
     struct kva_log_known *buckets[1 << KVA_LOG_HASH_BITS];  // by a hash of four bytes
 };
 static inline uint32_t kva_log_hash(uint32_t four)
@@ -67,7 +67,7 @@ struct kva_log_value {
     uint64_t line;          // of the log
     const char *line_text;  // of that line, from where the template starts
     enum kva_place kind;
-    int decimals;  // of the template
+    int decimals;      // of the template
     const char *text;  // as printed
     uint64_t count;
     double real;
@@ -77,7 +77,7 @@ struct kva_log_value {
 // One thing that the log says: a line, or several that one template writes.
 struct kva_log_statement {
     const char *id;
-    size_t rank;       // in kva_log.ranks
+    size_t rank;  // in kva_log.ranks
     struct kva_log_value values[KVA_MAX_PLACES];
     size_t n_values;
     bool tells;  // of the pool, in words of its own
@@ -90,10 +90,10 @@ struct kva_log_engine_part {
     const struct kva_engine_file *file;
     struct kva_log_statement *statements;
     size_t n_statements, room;
-    uint64_t told;         // lines that only this engine prints
-    uint64_t first_line;   // the first of its lines; 0: none
-    bool *versions;        // [file->n_versions] that print lines as they were read
-    char version[64];      // as printed; "": not said
+    uint64_t told;        // lines that only this engine prints
+    uint64_t first_line;  // the first of its lines; 0: none
+    bool *versions;       // [file->n_versions] that print lines as they were read
+    char version[64];     // as printed; "": not said
     char model[512];
     uint64_t version_line, model_line;
 };
@@ -107,7 +107,7 @@ struct kva_log {
     struct kva_log_said {
         char value[128];
         uint64_t line;  // 0: not said
-    } *settings;        // [facts->n_settings]
+    } * settings;       // [facts->n_settings]
     const char **ranks;
     size_t n_ranks;
     const char *notes[KVA_LOG_NOTES];
@@ -130,8 +130,8 @@ enum kva_status kva_log_vocabulary_make(struct kva_atlas *atlas, struct kva_log 
 #define KVA_LOG_RANK 64
 void kva_log_rank(const char *prefix, size_t length, char *buffer);
 
-// Calls `visit` with each "key=value" and "'key': value" of Python's way to write objects and dictionaries; a key inside
-// another value is called "outer.key". Values come without quotes and without "torch.".
+// Calls `visit` with each "key=value" and "'key': value" of Python's way to write objects and dictionaries; a key
+// inside another value is called "outer.key". Values come without quotes and without "torch.".
 typedef void (*kva_log_argument_visit)(void *user, const char *key, const char *value);
 void kva_log_arguments(const char *text, size_t length, kva_log_argument_visit visit, void *user);
 

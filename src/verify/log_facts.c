@@ -74,8 +74,7 @@ static const cyaml_schema_field_t FACT_FIELDS[] = {
     LIST("switches", struct kva_log_facts, switches, n_switches, &SWITCH),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t SCHEMA = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct kva_log_facts, FACT_FIELDS)};
+static const cyaml_schema_value_t SCHEMA = {CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct kva_log_facts, FACT_FIELDS)};
 
 // ---------------------------------------------------------------- checks
 

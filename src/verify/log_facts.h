@@ -34,7 +34,7 @@ struct kva_log_line {
 struct kva_log_setting {
     char *engine, *key, *is, *set;
     char *flag;  // NULL: it says nothing that other keys do not
-    char *per;  // the key of what it is divided by: llama.cpp's n_ctx is of all sequences
+    char *per;   // the key of what it is divided by: llama.cpp's n_ctx is of all sequences
 };
 
 // A number that the plan takes from the log where nobody stated it.

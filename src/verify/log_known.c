@@ -138,18 +138,18 @@ enum kva_status kva_log_vocabulary_make(struct kva_atlas *atlas, struct kva_log 
     if (vocabulary->known == NULL)
         return out_of_memory(error);
     for (size_t e = 0; e < log->n_engines; e++)
-        for (unsigned l = 0; log->engines[e].file != NULL && l < log->engines[e].file->n_lines && status == KVA_OK; l++) {
+        for (unsigned l = 0; log->engines[e].file != NULL && l < log->engines[e].file->n_lines && status == KVA_OK;
+             l++) {
             const struct kva_line_row *row = &log->engines[e].file->lines[l];
             status = add(log, vocabulary,
                          (struct kva_log_known){.engine = e, .id = row->id, .text = row->text, .row = row}, error);
         }
     for (unsigned l = 0; l < log->facts->n_lines && status == KVA_OK; l++) {
         const struct kva_log_line *line = &log->facts->lines[l];
-        status = add(log, vocabulary,
-                     (struct kva_log_known){.engine = engine_index(log, line->engine),
-                                            .id = line->id,
-                                            .text = line->text},
-                     error);
+        status =
+            add(log, vocabulary,
+                (struct kva_log_known){.engine = engine_index(log, line->engine), .id = line->id, .text = line->text},
+                error);
     }
     return status;
 }

@@ -139,8 +139,7 @@ static bool says(const struct kva_log_statement *statement, const struct kva_lin
                  const struct kva_line_value *value)
 {
     for (size_t v = 0; v < statement->n_values; v++)
-        if (strcmp(statement->values[v].name, place->name) == 0 &&
-            strlen(statement->values[v].text) == value->length &&
+        if (strcmp(statement->values[v].name, place->name) == 0 && strlen(statement->values[v].text) == value->length &&
             memcmp(statement->values[v].text, value->bytes, value->length) == 0)
             return true;
     return false;
@@ -192,9 +191,10 @@ static enum kva_status grow(struct reading *reading, struct kva_log_engine_part 
     if (part->n_statements < part->room)
         return KVA_OK;
     if (part->room == KVA_LOG_MOST)
-        return kva_fail(reading->error, KVA_BAD_INPUT, NULL, NULL,
-                        "line %llu: more than %d different lines tell of cache sizes; the log of one start was expected",
-                        (unsigned long long)reading->number, KVA_LOG_MOST);
+        return kva_fail(
+            reading->error, KVA_BAD_INPUT, NULL, NULL,
+            "line %llu: more than %d different lines tell of cache sizes; the log of one start was expected",
+            (unsigned long long)reading->number, KVA_LOG_MOST);
     const size_t room = part->room == 0 ? 16 : part->room * 2;
     struct kva_log_statement *grown = kva_arena_alloc(reading->log->arena, room, sizeof *grown);
     if (grown == NULL)
@@ -213,10 +213,8 @@ static enum kva_status take_numbers(struct reading *reading, const struct kva_lo
     const size_t rank = rank_of(reading, at, true);
     if (known_already(part, known, values, rank))
         return KVA_OK;
-    struct kva_log_statement statement = {.id = known->id,
-                                          .rank = rank,
-                                          .n_values = known->pattern.n_places,
-                                          .tells = strcmp(known->id, "pool") == 0};
+    struct kva_log_statement statement = {
+        .id = known->id, .rank = rank, .n_values = known->pattern.n_places, .tells = strcmp(known->id, "pool") == 0};
     const size_t shown = reading->length - at;
     const char *text = keep(reading, reading->line + at, kva_min(shown, KVA_LOG_TEXT));
     for (size_t p = 0; p < statement.n_values; p++) {

@@ -12,8 +12,8 @@
 // is named.
 static const struct {
     const char *tag, *shown;
-} TAGS[] = {{"DP", "DP"}, {"PP", "PP"}, {"TP", "TP"}, {"EP", "EP"}, {"RANK ", "rank "}, {"rank=", "rank "},
-            {"rank ", "rank "}, {"rank", "rank "}, {"RANK", "rank "}};
+} TAGS[] = {{"DP", "DP"},       {"PP", "PP"},       {"TP", "TP"},      {"EP", "EP"},     {"RANK ", "rank "},
+            {"rank=", "rank "}, {"rank ", "rank "}, {"rank", "rank "}, {"RANK", "rank "}};
 
 static const char *find_tag(const char *prefix, size_t length, const char *tag)
 {

@@ -37,20 +37,23 @@ static void expect_text(size_t value, const char *text)
 
 // ---------------------------------------------------------------- templates
 
-#define CAPACITY "GPU KV cache size: {tokens:,} tokens, Maximum concurrency for {context:,} tokens per request: {n:.2f}x"
+#define CAPACITY                                                                                                       \
+    "GPU KV cache size: {tokens:,} tokens, Maximum concurrency for {context:,} tokens per request: {n:.2f}x"
 #define LLAMACPP                                                                                                       \
-    "llama_kv_cache: size = {mib:7.2f} MiB ({cells:6d} cells, {layers:3d} layers, {sequences:2d}/{streams:d} seqs), "   \
+    "llama_kv_cache: size = {mib:7.2f} MiB ({cells:6d} cells, {layers:3d} layers, {sequences:2d}/{streams:d} seqs), "  \
     "K ({type_k:s}): {k_mib:7.2f} MiB, V ({type_v:s}): {v_mib:7.2f} MiB"
 
 START_TEST(numbers_are_read_where_they_stand)
 {
-    ck_assert(match(CAPACITY, "(EngineCore_DP0 pid=200) INFO 10-03 12:00:20 [kv_cache_utils.py:2395] GPU KV cache size: "
-                              "1,234,560 tokens, Maximum concurrency for 32,768 tokens per request: 37.68x"));
+    ck_assert(match(CAPACITY,
+                    "(EngineCore_DP0 pid=200) INFO 10-03 12:00:20 [kv_cache_utils.py:2395] GPU KV cache size: "
+                    "1,234,560 tokens, Maximum concurrency for 32,768 tokens per request: 37.68x"));
     ck_assert_uint_eq(values[0].count, 1234560);
     ck_assert_uint_eq(values[1].count, 32768);
     ck_assert_double_eq(values[2].real, 37.68);
-    ck_assert(match(LLAMACPP, "llama_kv_cache: size =  320.00 MiB (  4096 cells,  10 layers,  1/1 seqs), K (q8_0):  160.00 "
-                              "MiB, V (f16):  160.00 MiB"));
+    ck_assert(match(LLAMACPP,
+                    "llama_kv_cache: size =  320.00 MiB (  4096 cells,  10 layers,  1/1 seqs), K (q8_0):  160.00 "
+                    "MiB, V (f16):  160.00 MiB"));
     ck_assert_uint_eq(values[1].count, 4096);
     expect_text(5, "q8_0");
     expect_text(7, "f16");
@@ -59,10 +62,12 @@ END_TEST
 
 START_TEST(blanks_are_alike_and_what_follows_may_be_anything)
 {
-    ck_assert(match("Available KV cache memory: {budget:gib} GiB", "INFO Available   KV cache\tmemory: 18.69 GiB left"));
+    ck_assert(
+        match("Available KV cache memory: {budget:gib} GiB", "INFO Available   KV cache\tmemory: 18.69 GiB left"));
     ck_assert_double_eq(values[0].real, 18.69);
-    ck_assert(match("#tokens: {tokens:d}, KV size: {gib:.2f} GB", "[TP0] KV Cache is allocated. #tokens: 274934, KV size: "
-                                                                  "17.99 GB"));
+    ck_assert(match("#tokens: {tokens:d}, KV size: {gib:.2f} GB",
+                    "[TP0] KV Cache is allocated. #tokens: 274934, KV size: "
+                    "17.99 GB"));
     ck_assert(match("{a:d} {b:s} of", "x 1 word of more") == false);  // no word to start from
 }
 END_TEST
@@ -84,8 +89,9 @@ START_TEST(absurd_numbers_are_not_wrapped)
     ck_assert_uint_eq(values[0].count, KVA_UNKNOWN);
     ck_assert(match("memory: {budget:gib} GiB", "memory: 1e30 GiB"));
     ck_assert_double_eq(values[0].real, 1e30);
-    ck_assert(!match("size: {tokens:,} tokens", "size: 1111111111111111111111111111111111111111111111111111111111111111111"
-                                                "1111111111111111111111111111111 tokens"));
+    ck_assert(!match("size: {tokens:,} tokens",
+                     "size: 1111111111111111111111111111111111111111111111111111111111111111111"
+                     "1111111111111111111111111111111 tokens"));
     ck_assert(!match("size: {tokens:,} tokens", "size: -5 tokens"));
 }
 END_TEST
@@ -142,7 +148,8 @@ START_TEST(arguments_are_read_as_python_writes_them)
                      "dtype=torch.bfloat16, kv_cache_dtype=auto, enable_prefix_caching=True",
                      "model=m|speculative_config.method=mtp|speculative_config.num_spec_tokens=3|dtype=bfloat16|"
                      "kv_cache_dtype=auto|enable_prefix_caching=True|");
-    expect_arguments("model_path='it\\'s', mode=<CacheMode.ALIGN: 'align'>, tp_size=2)", "model_path=it's|mode=align|tp_size=2|");
+    expect_arguments("model_path='it\\'s', mode=<CacheMode.ALIGN: 'align'>, tp_size=2)",
+                     "model_path=it's|mode=align|tp_size=2|");
     expect_arguments("a='never closed, b=2", "a=never closed, b=2|");
     expect_arguments("((((((((((((((((((((((((((((((((((((a=1", "");  // deeper than anything is
     expect_arguments("}}}]]])))a=1", "a=1|");
