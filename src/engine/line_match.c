@@ -161,6 +161,8 @@ static bool read_number(struct line *line, bool real, struct kva_line_value *val
 static bool starts(const struct line *line, size_t at, const char *literal, size_t length)
 {
     struct line here = {line->bytes, line->length, at};
+    if (length > 0 && strspn(literal, " \t") >= length)  // nothing but blanks: one at least
+        return at < line->length && is_blank(line->bytes[at]);
     return length > 0 && read_literal(&here, literal, length);
 }
 

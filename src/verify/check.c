@@ -21,11 +21,21 @@ const char *kva_verdict_name(enum kva_verdict verdict)
 
 // ---------------------------------------------------------------- engine
 
+// Is any line of this engine known?
+static bool is_read(const struct kva_log *log, size_t engine)
+{
+    for (size_t k = 0; k < log->vocabulary->n_known; k++)
+        if (log->vocabulary->known[k].engine == engine)
+            return true;
+    return false;
+}
+
 static enum kva_status nothing_recognised(const struct kva_log *log, const char *path, struct kva_error *error)
 {
     struct kva_text names = {0};
     for (size_t e = 0; e < log->n_engines; e++)
-        kva_text_printf(&names, "%s%s", e == 0 ? "" : e + 1 < log->n_engines ? ", " : " and ", log->engines[e].name);
+        if (is_read(log, e))
+            kva_text_printf(&names, "%s%s", names.length == 0 ? "" : ", ", log->engines[e].name);
     enum kva_status status =
         names.failed
             ? kva_fail_memory(error, 256)
@@ -445,6 +455,10 @@ static enum kva_status open_model(struct kva_atlas *atlas, const struct kva_chec
                                   struct kva_error *error)
 {
     const char *name = options->model;
+    if (name == NULL && log->metadata.n > 0) {
+        kva_log_note(log, "model %s: the log holds its header", log->metadata.name);
+        return kva_log_metadata_model(atlas, &log->metadata, options->how, &result->model, error);
+    }
     if (name == NULL && part->model_line == 0)
         return kva_fail(error, KVA_BAD_INPUT, NULL, "model",
                         "the log does not name the model; name it with --model MODEL");
@@ -481,6 +495,7 @@ enum kva_status kva_check_log(struct kva_atlas *atlas, const struct kva_check_op
         status = compare_all(&call, asked, result, error);
     result->notes = log->notes;
     result->n_notes = log->n_notes;
+    kva_log_free(log);
     if (status != KVA_OK)
         kva_check_result_free(result);
     return status;

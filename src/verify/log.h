@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "engine/line_match.h"
 #include "verify/log_facts.h"
+#include "verify/log_metadata.h"
 
 #define KVA_LOG_LINE (64 * 1024)  // bytes of a line that are read; the rest of a longer one is skipped
 #define KVA_LOG_MOST 1024         // different statements that are kept
@@ -110,6 +111,7 @@ struct kva_log {
     } * settings;       // [facts->n_settings]
     const char **ranks;
     size_t n_ranks;
+    struct kva_log_metadata metadata;  // of llama.cpp's model
     const char *notes[KVA_LOG_NOTES];
     size_t n_notes;
     uint64_t lines;  // how many there were
@@ -119,6 +121,7 @@ struct kva_log {
 // start can hold), KVA_MACHINE. Nothing recognised is no error here.
 enum kva_status kva_log_read(struct kva_atlas *atlas, const char *path, struct kva_arena *arena, struct kva_log *log,
                              struct kva_error *error);
+void kva_log_free(struct kva_log *log);  // what its arena does not hold
 __attribute__((format(printf, 2, 3))) void kva_log_note(struct kva_log *log, const char *format, ...);
 
 enum kva_status kva_log_vocabulary_make(struct kva_atlas *atlas, struct kva_log *log,

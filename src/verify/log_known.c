@@ -83,7 +83,7 @@ static int rarity(const char *four)
 // Does it tell how the engine was started? So do lines that hold nothing but settings.
 static bool tells(const struct kva_log *log, const struct kva_log_known *known)
 {
-    if (strcmp(known->id, "start") == 0 || strcmp(known->id, "setting") == 0)
+    if (strcmp(known->id, "start") == 0 || strcmp(known->id, "setting") == 0 || strcmp(known->id, "metadata") == 0)
         return true;
     for (size_t p = 0; p < known->pattern.n_places; p++) {
         bool is_setting = false;

@@ -111,12 +111,25 @@ static void take_setting(void *user, const char *key, const char *value)
     }
 }
 
+// "- kv   4: llama.block_count u32 = 32": index, key, type, value.
+static void take_metadata(struct reading *reading, const struct kva_line_value *values)
+{
+    char texts[3][256];
+    for (size_t i = 0; i < 3; i++)
+        snprintf(texts[i], sizeof texts[i], "%.*s", (int)values[i + 1].length, values[i + 1].bytes);
+    kva_log_metadata_take(&reading->log->metadata, values[0].count, texts[0], texts[1], texts[2]);
+}
+
 static void take_told(struct reading *reading, struct kva_log_known *known, const struct kva_line_value *values,
                       size_t at)
 {
     struct kva_log_engine_part *part = &reading->log->engines[known->engine];
     char text[512];
     reading->engine = known->engine;
+    if (strcmp(known->id, "metadata") == 0) {
+        take_metadata(reading, values);
+        return;
+    }
     for (size_t p = 0; p < known->pattern.n_places; p++) {
         const char *name = known->pattern.places[p].name;
         snprintf(text, sizeof text, "%s%.*s", strcmp(name, "build") == 0 ? "b" : "", (int)values[p].length,
@@ -354,6 +367,11 @@ static enum kva_status look(struct reading *reading)
             find_at(reading, at, four, found, &n);
     }
     return n > 0 ? take(reading, found, n) : KVA_OK;
+}
+
+void kva_log_free(struct kva_log *log)
+{
+    kva_log_metadata_free(&log->metadata);
 }
 
 enum kva_status kva_log_read(struct kva_atlas *atlas, const char *path, struct kva_arena *arena, struct kva_log *log,
