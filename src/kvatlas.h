@@ -409,6 +409,13 @@ bool kva_deployment_get(const struct kva_deployment *deployment, size_t index, s
 // says so.
 bool kva_deployment_flag_is_of(size_t index, const char *engine);
 
+// Fills what *deployment does not say from `from`. Calls `differs` (which may be NULL) with the main spelling of each
+// flag that both say otherwise.
+void kva_deployment_fill(struct kva_deployment *deployment, const struct kva_deployment *from,
+                         void (*differs)(void *user, const char *flag), void *user);
+// Does *deployment say anything for the flag?
+bool kva_deployment_says(const struct kva_deployment *deployment, const char *flag);
+
 // One way to set a field, for help texts and for whoever reads an engine's command line.
 #define KVA_MAX_SPELLINGS 8
 struct kva_deployment_flag {
@@ -508,6 +515,8 @@ struct kva_plan {
     struct kva_deployment deployment;  // resolved
     const char *engine_name;           // "vLLM"
     const char *engine_version;        // "" for the built-in policies
+    const char **engine_references;    // ids of what its behaviours were read in; kva_engine_info has their titles
+    size_t n_engine_references;
     const char *assumed[KVA_MAX_ASSUMED];
     size_t n_assumed;
     // bytes of the rank that holds most, all sequences
@@ -850,6 +859,57 @@ void kva_suite_free(struct kva_suite *suite);
 
 // Whether `backend` ("cuda") can be opened here.
 bool kva_backend_answers(const char *backend);
+
+// ---------------------------------------------------------------- an engine's log against the plan
+
+enum kva_verdict {
+    KVA_VERDICT_UNKNOWN,  // nothing to compare with
+    KVA_VERDICT_MATCH,    // as printed, to the digit
+    KVA_VERDICT_MISMATCH,
+    KVA_VERDICT_GIVEN,  // taken from the log, since nothing else tells it
+};
+const char *kva_verdict_name(enum kva_verdict verdict);  // "match"
+
+// One number of the log beside what the plan prints in its place.
+struct kva_check_number {
+    uint64_t line;                    // of the log
+    const char *text;                 // that line, from where the engine's own words start
+    const char *id;                   // of the engine's template: "capacity"
+    const char *quantity;             // "tokens"
+    const char *printed, *predicted;  // "136,080", "136080"; predicted NULL: nothing is
+    bool numeric;
+    double printed_value, predicted_value, difference;  // of a number; difference: printed - predicted
+    enum kva_verdict verdict;
+};
+
+struct kva_check_options {
+    const char *log;                          // a file; "-": standard input
+    const char *model;                        // NULL: the one that the log names
+    const struct kva_model_options *how;      // may be NULL
+    const struct kva_deployment *deployment;  // what the log does not say, or says wrong: it wins. May be NULL
+};
+
+struct kva_check_result {
+    const char *engine, *engine_name, *version;  // version "": the engine has none
+    bool version_known;                          // the log or the caller named it
+    struct kva_model *model;                     // owned
+    struct kva_plan *plan;                       // owned: the one that the numbers were held against
+    struct kva_check_number *numbers;            // in the order of the log
+    size_t n_numbers;
+    const char **explanation;  // each alone would make every number come out
+    size_t n_explanation;
+    const char **notes;  // what was taken from where, what contradicts itself, what was left out
+    size_t n_notes;
+    enum kva_verdict verdict;
+    void *arena;
+};
+
+// Reads a log in bounded memory, however large and whatever is in it, and compares. KVA_OK also when numbers differ:
+// see result->verdict. Errors: KVA_BAD_INPUT (no such file, nothing recognised, numbers of two engines and none named,
+// no model), KVA_REFUSED (a version or an engine that kvatlas does not know), KVA_MACHINE.
+enum kva_status kva_check_log(struct kva_atlas *atlas, const struct kva_check_options *options,
+                              struct kva_check_result *result, struct kva_error *error);
+void kva_check_result_free(struct kva_check_result *result);
 
 #ifdef __cplusplus
 }

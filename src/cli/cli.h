@@ -21,6 +21,7 @@ int kva_cli_stream(struct kva_options *options);  // plan - --ndjson
 int kva_cli_explain(struct kva_options *options);
 int kva_cli_run(struct kva_options *options);
 int kva_cli_verify(struct kva_options *options);
+int kva_cli_check(struct kva_options *options);
 int kva_cli_engines(struct kva_options *options);
 int kva_cli_fit(struct kva_options *options);
 int kva_cli_gpus(struct kva_options *options);

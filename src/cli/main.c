@@ -25,6 +25,8 @@ static const struct kva_command COMMANDS[] = {
      RESULT | RUN | BIT(TOKENS) | BIT(PREFILL) | BIT(LOGITS) | BIT(PROFILE) | BIT(LAYERS), 1, 1, kva_cli_run},
     {"verify", "[SUITE|MODEL...]", "run and compare, for CI",
      RESULT | RUN | BIT(TOKENS) | BIT(PREFILL) | BIT(JSON) | BIT(JUNIT), 0, SIZE_MAX, kva_cli_verify},
+    {"check", "LOG", "an engine's startup log against the plan, for CI",
+     RESULT | READ | BIT(DEPLOYMENT) | BIT(ENGINE) | BIT(MODEL) | BIT(JSON) | BIT(JUNIT), 1, 1, kva_cli_check},
     {"engines", "[ENGINE]", "the engines, their versions, and how one of them behaves", RESULT, 0, 1, kva_cli_engines},
     {"gpus", "[QUERY]", "the accelerators that --gpu names", RESULT, 0, 1, kva_cli_gpus},
     {"models", "[QUERY]", "the catalogue: real models by name, family and type", RESULT | BIT(FAMILY) | BIT(TYPE), 0, 1,

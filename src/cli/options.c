@@ -85,6 +85,7 @@ static const struct flag FLAGS[KVA_N_FLAGS] = {
     [KVA_FLAG_CONTEXTS] = {{"--contexts"}, TEXT, FIELD(contexts), "LIST", "a table over these contexts: 8k,32k,128k"},
     [KVA_FLAG_DECODE_COST] =
         {{"--decode-cost"}, SWITCH, FIELD(decode_cost), NULL, "what a decoded token moves and computes"},
+    [KVA_FLAG_MODEL] = {{"--model"}, TEXT, FIELD(model), "MODEL", "the model that the log is of; without it the log's"},
     [KVA_FLAG_TYPE] = {{"--type"}, TEXT, FIELD(type), "NAME", "only models of this model_type: llama, gemma3, ..."},
 };
 
@@ -299,8 +300,8 @@ static enum kva_status parse(const struct kva_command *command, int n, char **ar
         }
     }
     if (options->n_arguments < command->min_arguments)
-        return kva_fail(error, KVA_BAD_INPUT, NULL, command->name, "which model? kvatlas %s %s", command->name,
-                        command->arguments);
+        return kva_fail(error, KVA_BAD_INPUT, NULL, command->name, "which %s? kvatlas %s %s",
+                        strcmp(command->arguments, "LOG") == 0 ? "log" : "model", command->name, command->arguments);
     if (options->n_arguments > command->max_arguments)
         return kva_fail(error, KVA_BAD_INPUT, NULL, rest[command->max_arguments],
                         "one argument too many; kvatlas %s %s", command->name, command->arguments);

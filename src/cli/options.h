@@ -41,6 +41,7 @@ enum kva_flag {
     KVA_FLAG_NDJSON,
     KVA_FLAG_FAMILY,
     KVA_FLAG_TYPE,
+    KVA_FLAG_MODEL,
     KVA_FLAG_SWEEP,
     KVA_FLAG_CONTEXTS,
     KVA_FLAG_DECODE_COST,
@@ -74,6 +75,7 @@ struct kva_options {
     bool sweep, decode_cost;
     const char *contexts;       // of a sweep: "8k,32k"
     const char *family, *type;  // of a model of the catalogue
+    const char *model;          // what a log is of
 
     void *memory;  // what kva_options_free releases
 };

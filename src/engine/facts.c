@@ -294,6 +294,38 @@ static bool pick_rules(struct kva_arena *arena, struct kva_engine_version *versi
     return true;
 }
 
+static void keep_references(struct kva_engine_version *version, char *const *ids, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        size_t known = 0;
+        while (known < version->n_references && strcmp(version->references[known], ids[i]) != 0)
+            known++;
+        if (known == version->n_references)
+            version->references[version->n_references++] = ids[i];
+    }
+}
+
+// What the behaviours of this version were read in.
+static enum kva_status gather_references(struct kva_arena *arena, struct kva_engine_version *version,
+                                         struct kva_error *error)
+{
+    const struct kva_engine_file *file = version->file;
+    size_t room = file->versions[version->index].n_references;
+    for (unsigned b = 0; b < file->n_behaviours; b++)
+        for (unsigned v = 0; v < file->behaviours[b].n_values; v++)
+            room += file->behaviours[b].values[v].n_references;
+    version->references = kva_arena_alloc(arena, room + 1, sizeof *version->references);
+    if (version->references == NULL)
+        return kva_fail_memory(error, room * sizeof *version->references);
+    keep_references(version, file->versions[version->index].references, file->versions[version->index].n_references);
+    for (unsigned b = 0; b < file->n_behaviours; b++) {
+        const struct kva_value_row *value = value_at(file, file->behaviours[b].name, version->index);
+        if (value != NULL)
+            keep_references(version, value->references, value->n_references);
+    }
+    return KVA_OK;
+}
+
 static enum kva_status pick(struct kva_arena *arena, const struct kva_engine *engine,
                             struct kva_engine_version *version, struct kva_error *error)
 {
@@ -311,7 +343,8 @@ static enum kva_status pick(struct kva_arena *arena, const struct kva_engine *en
     for (unsigned i = 0; i < file->n_lines; i++)
         if (kva_range_holds(file, file->lines[i].since, file->lines[i].until, version->index))
             version->lines[version->n_lines++] = &file->lines[i];
-    return fill_behaviours(engine, version, error);
+    enum kva_status status = fill_behaviours(engine, version, error);
+    return status == KVA_OK ? gather_references(arena, version, error) : status;
 }
 
 enum kva_status kva_engine_version_pick(struct kva_atlas *atlas, const struct kva_engine *engine, size_t index,

@@ -108,6 +108,8 @@ struct kva_engine_version {
     size_t n_kv_types;
     const struct kva_line_row **lines;
     size_t n_lines;
+    const char **references;  // ids, each once: of the version and of its behaviours' values
+    size_t n_references;
 };
 
 // The file of an engine, kept in the atlas. A built-in file was checked when it was built (tests); one of a data

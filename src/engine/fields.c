@@ -333,3 +333,43 @@ bool kva_deployment_get(const struct kva_deployment *deployment, size_t index, s
     }
     return false;
 }
+
+// ---------------------------------------------------------------- two deployments
+
+static bool same_value(const struct kva_quantity *a, const struct kva_quantity *b)
+{
+    return a->count == b->count && a->real == b->real &&
+           (a->type != KVA_QUANTITY_TEXT || strcmp(a->text, b->text) == 0);
+}
+
+static void copy(enum type type, void *to, const void *from)
+{
+    static const size_t SIZES[] = {[COUNT] = sizeof(uint64_t),         [CONTEXT] = sizeof(uint64_t),
+                                   [BYTES] = sizeof(uint64_t),         [REAL] = sizeof(double),
+                                   [TEXT] = sizeof(const char *),      [DTYPE] = sizeof(enum kva_dtype),
+                                   [SWITCH] = sizeof(enum kva_switch), [FLAG] = sizeof(bool)};
+    memcpy(to, from, SIZES[type]);
+}
+
+void kva_deployment_fill(struct kva_deployment *deployment, const struct kva_deployment *from,
+                         void (*differs)(void *user, const char *flag), void *user)
+{
+    struct kva_quantity mine, other;
+    for (size_t f = 0; f < N_FIELDS; f++) {
+        if (!kva_deployment_get(from, f, &other))
+            continue;
+        const bool said = kva_deployment_get(deployment, f, &mine);
+        if (!said && !(FIELDS[f].type == CONTEXT && deployment->auto_context))
+            copy(FIELDS[f].type, (char *)deployment + FIELDS[f].offset, (const char *)from + FIELDS[f].offset);
+        else if (said && differs != NULL && !same_value(&mine, &other))
+            differs(user, FIELDS[f].flag.names[0]);
+    }
+}
+
+bool kva_deployment_says(const struct kva_deployment *deployment, const char *flag)
+{
+    bool negated;
+    struct kva_quantity value;
+    const struct field *field = find(flag, &negated);
+    return field != NULL && kva_deployment_get(deployment, (size_t)(field - FIELDS), &value);
+}

@@ -159,6 +159,8 @@ static enum kva_status open_engine(struct kva_atlas *atlas, struct kva_plan *pla
     if (status != KVA_OK)
         return status;
     plan->engine_version = call->version->version;
+    plan->engine_references = call->version->references;
+    plan->n_engine_references = call->version->n_references;
     plan->engine_name = call->version->file != NULL ? call->version->file->name : call->engine->id;
     return KVA_OK;
 }

@@ -3,31 +3,15 @@
 
 #include "base/error.h"
 #include "report/result.h"
-
-static void escaped(struct kva_text *out, const char *text)
-{
-    for (; *text != '\0'; text++) {
-        const unsigned char c = (unsigned char)*text;
-        if (c == '&')
-            kva_text_printf(out, "&amp;");
-        else if (c == '<')
-            kva_text_printf(out, "&lt;");
-        else if (c == '>')
-            kva_text_printf(out, "&gt;");
-        else if (c == '"')
-            kva_text_printf(out, "&quot;");
-        else
-            kva_text_add(out, c < ' ' || c >= 0x80 ? "?" : text, 1);
-    }
-}
+#include "report/xml.h"
 
 static void unable(struct kva_text *out, const struct kva_result *result)
 {
     char line[1024];
     kva_text_printf(out, "    <testcase classname=\"kvatlas.verify\" name=\"");
-    escaped(out, result->spec.model);
+    kva_xml_escaped(out, result->spec.model);
     kva_text_printf(out, " %s\">\n      <error message=\"", result->spec.policy != NULL ? result->spec.policy : "");
-    escaped(out, kva_error_line(&result->error, line, sizeof line));
+    kva_xml_escaped(out, kva_error_line(&result->error, line, sizeof line));
     kva_text_printf(out, "\"/>\n    </testcase>\n");
 }
 
@@ -38,7 +22,7 @@ static void testcase(struct kva_text *out, const struct kva_result *result)
         return;
     }
     kva_text_printf(out, "    <testcase classname=\"kvatlas.verify\" name=\"");
-    escaped(out, result->model->id);
+    kva_xml_escaped(out, result->model->id);
     kva_text_printf(out, " %s %s %" PRIu64 "x%" PRIu64 " %s\" time=\"%.3f\"", result->spec.policy,
                     kva_dtype_name(result->spec.dtype), result->spec.sequences, result->spec.context,
                     result->device.backend, result->load_seconds + result->prefill_seconds + result->decode_seconds);
@@ -47,7 +31,7 @@ static void testcase(struct kva_text *out, const struct kva_result *result)
         return;
     }
     kva_text_printf(out, ">\n      <failure message=\"");
-    escaped(out, result->explanation);
+    kva_xml_escaped(out, result->explanation);
     kva_text_printf(out, "\"/>\n    </testcase>\n");
 }
 

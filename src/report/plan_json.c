@@ -27,6 +27,7 @@ static void emit_engine(struct kva_emit *emit, const struct kva_plan *plan)
     kva_emit_text(emit, "id", plan->deployment.engine);
     kva_emit_text(emit, "name", plan->engine_name);
     kva_emit_text(emit, "version", version != NULL && *version != '\0' ? version : NULL);
+    kva_emit_texts(emit, "references", plan->engine_references, plan->n_engine_references);
     kva_emit_close(emit, '}');
 }
 

@@ -68,4 +68,10 @@ enum kva_status kva_report_models(const struct kva_catalogue *catalogue, const s
 enum kva_status kva_report_explain(const struct kva_plan *plan, const struct kva_report_style *style,
                                    struct kva_text *out, struct kva_error *error);
 
+// A log beside the plan, number by number; and the same for CI.
+enum kva_status kva_report_check(const struct kva_check_result *result, const struct kva_report_style *style,
+                                 struct kva_text *out, struct kva_error *error);
+enum kva_status kva_report_check_junit(const struct kva_check_result *result, struct kva_text *out,
+                                       struct kva_error *error);
+
 #endif

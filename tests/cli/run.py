@@ -42,6 +42,8 @@ SHOW_CACHE = ["kind", "kv_heads", "k_dim", "v_dim", "window", "window_inert", "b
 KEYS = {
     "show": {"": ["schema", "model", "pattern", "layers", "warnings"], "model": MODEL, "layers": ["index", "caches"],
              "layers.caches": SHOW_CACHE},
+    "check": {"": ["schema", "engine", "model", "numbers", "explanation", "verdict"], "engine": ["id", "version"],
+              "numbers": ["line", "quantity", "printed", "predicted", "difference", "verdict"]},
     "plan": {"": ["schema", "model", "engine", "deployment", "assumed", "bytes", "overpay_ratio", "layers", "pools",
                   "capacity", "prints", "gates", "references"],
              "model": MODEL, "engine": ["id", "version"],
