@@ -116,6 +116,9 @@ enum kva_status kva_resolve_weights(struct kva_call *call)
     deployment->weight_bytes = kva_weights_on_rank(call->model, deployment->tp, deployment->pp);
     if (deployment->weight_bytes == KVA_UNKNOWN)
         return KVA_OK;
+    // a float32 model that the engine runs in two bytes
+    if (call->model->dtype == KVA_F32 && kva_dtype_bytes(deployment->model_dtype) == 2)
+        deployment->weight_bytes = kva_ceil_div(deployment->weight_bytes, 2);
     const bool divided = deployment->tp * deployment->pp > 1;
     return kva_assume(call, "weights %s%s: %s%s", kva_human_bytes(deployment->weight_bytes, human),
                       divided ? " on a rank" : "", call->model->weight_source,

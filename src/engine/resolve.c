@@ -104,12 +104,26 @@ enum kva_status kva_resolve_common(struct kva_call *call)
 
 // ---------------------------------------------------------------- element types
 
+// What the engine runs a model in whose config says float32 (rule float32_as, by model_type or for any): most never run
+// one in float32 unless told to.
+static enum kva_dtype float32_as(const struct kva_call *call)
+{
+    const char *as = kva_rule(call, "float32_as", call->model->model_type);
+    if (as == NULL)
+        as = kva_rule(call, "float32_as", "any");
+    return as != NULL ? kva_dtype_parse(as) : KVA_F32;
+}
+
 static enum kva_status resolve_model_dtype(struct kva_call *call)
 {
     struct kva_deployment *deployment = call->deployment;
     if (deployment->model_dtype != KVA_DTYPE_NONE)
         return KVA_OK;
     deployment->model_dtype = call->model->dtype;
+    const bool said = call->model->dtype_key != NULL && strcmp(call->model->dtype_key, "--dtype") == 0;
+    if (call->model->dtype == KVA_F32 && !said && (deployment->model_dtype = float32_as(call)) != KVA_F32)
+        return kva_assume(call, "dtype %s: what %s runs a float32 model in unless --dtype says otherwise",
+                          kva_dtype_name(deployment->model_dtype), call->version->file->name);
     if (deployment->model_dtype != KVA_DTYPE_NONE)
         return KVA_OK;
     deployment->model_dtype = KVA_BF16;
