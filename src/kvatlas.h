@@ -522,6 +522,7 @@ struct kva_plan {
     // bytes of the rank that holds most, all sequences
     uint64_t naive, need, allocated, overpay, sharing_saved, state;
     uint64_t unassigned;   // the part of `allocated` that no layer uses: padding layers, null blocks, spare slots
+    uint64_t outside;      // the part of `allocated` that is not paid from the budget for caches: tables of requests
     uint64_t peak;         // the most that is held for a moment while a prompt is fed in; 0: not more than `allocated`
     double overpay_ratio;  // allocated / need; 1 when need is 0
     const char *overpay_why;                      // one line; "" when it takes no more than the need

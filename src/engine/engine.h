@@ -50,7 +50,7 @@ struct kva_engine_allocation {
     size_t n_pools;
     uint32_t stage;           // the one that holds most
     uint64_t unassigned;      // bytes on a rank of that stage that no layer uses
-    uint64_t peak;            // see struct kva_plan
+    uint64_t outside, peak;   // see struct kva_plan
     uint64_t total;           // all ranks; 0: layers of all stages + unassigned of each, times tp x dp
     const char *overpay_why;  // NULL: nothing to say
     struct kva_capacity capacity;

@@ -1,6 +1,7 @@
 // SGLang's allocation: what the sequences asked for make the pools hold, and what a budget makes of them.
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "engine/parallel.h"
 #include "engine/sglang.h"
 
@@ -233,6 +234,7 @@ enum kva_status sglang_allocate(struct kva_call *call, struct kva_engine_allocat
     struct sglang_shape shape;
     struct sglang_sizes sizes;
     uint64_t table, map;
+    char human[KVA_HUMAN];
     enum kva_status status = sglang_shape_of(call, &shape);
     if (status == KVA_OK)
         status = sglang_sizes_asked(call, &shape, &sizes);
@@ -247,6 +249,11 @@ enum kva_status sglang_allocate(struct kva_call *call, struct kva_engine_allocat
         status = list_pools(call, &shape, &sizes, allocation, table, map);
     if (status == KVA_OK)
         status = fill_capacity(call, &shape, allocation);
+    if (status == KVA_OK)
+        status = kva_assume(call, "a table of tokens for %llu requests, %s%s: it is not paid from the pools' budget",
+                            (unsigned long long)sizes.requests, kva_human_bytes(table + map, human),
+                            sglang_max_running(call) > 0 ? "" : " (SGLang's estimate from tokens and context)");
+    allocation->outside = table + map;
     allocation->overpay_why = why(call, &shape);
     return status;
 }

@@ -195,8 +195,9 @@ enum kva_status kva_weights_read(struct kva_build *build)
     } else if (status == KVA_OK && model->dtype == KVA_DTYPE_NONE)
         status = kva_build_warn(build, "weight bytes are unknown: the config has no dtype");
     if (status == KVA_OK && build->wrapper != NULL && strncmp(model->weight_source, "config", strlen("config")) == 0)
-        status = kva_build_warn(build, "the weights are those of the text decoder (%s); other towers are not counted",
-                                build->text_key);
+        status = kva_build_warn(build, "the weights are those of the text decoder%s%s%s; other towers are not counted",
+                                build->text_key != NULL ? " (" : "", build->text_key != NULL ? build->text_key : "",
+                                build->text_key != NULL ? ")" : "");
     kva_safetensors_close(checkpoint);
     return status;
 }

@@ -138,8 +138,13 @@ static enum kva_status plan_totals(struct kva_plan *plan, const struct kva_call 
         (allocation->total == 0 && !kva_mul3(of_stages, deployment->tp, deployment->dp, &plan->total_allocated)))
         return too_large(call->error, plan);
     plan->unassigned = allocation->unassigned;
+    plan->outside = allocation->outside;
     plan->peak = allocation->peak;
     plan->capacity = allocation->capacity;
+    // no engine starts with more than the model's limit unless it is asked to
+    if (plan->capacity.max_context != KVA_UNKNOWN && plan->model->context_limit > 0)
+        plan->capacity.max_context =
+            kva_min(plan->capacity.max_context, kva_max(plan->model->context_limit, deployment->context));
     plan->overpay = plan->allocated > plan->need ? plan->allocated - plan->need : 0;
     plan->overpay_why = plan->overpay > 0 && allocation->overpay_why != NULL ? allocation->overpay_why : "";
     plan->overpay_ratio = plan->need > 0 ? (double)plan->allocated / (double)plan->need : 1;

@@ -5,6 +5,7 @@
 #include "report/decode.h"
 #include "report/fit_json.h"
 #include "report/page.h"
+#include "report/plan_words.h"
 #include "report/words.h"
 
 static const char *engine_words(struct kva_page *page, const struct kva_plan *plan)
@@ -83,10 +84,11 @@ static void memory(struct kva_page *page, const struct kva_fit *fit)
     }
     if (!fit->weights_too_large)
         memory_row(&table, "left for caches", plan->capacity.budget, "");
-    memory_row(&table, "these caches", plan->allocated,
+    memory_row(&table, "these caches", plan->allocated - plan->outside,
                *plan->overpay_why != '\0'
                    ? kva_page_words(page, "%.3f x need: %s", plan->overpay_ratio, plan->overpay_why)
                    : kva_page_words(page, "%.3f x need", plan->overpay_ratio));
+    memory_row(&table, "beside them", plan->outside, "tables of the engine, from what its fraction leaves");
     kva_page_table(page, &table);
 }
 
@@ -211,20 +213,12 @@ static void sweep(struct kva_page *page, const struct kva_fit_set *set)
 
 static void assumed(struct kva_page *page, const struct kva_fit_set *set)
 {
-    const char **lines = kva_arena_alloc(page->arena, set->n_fits * KVA_MAX_ASSUMED + 1, sizeof *lines);
-    size_t n = 0;
-    page->out->failed = page->out->failed || lines == NULL;
-    for (size_t f = 0; lines != NULL && f < set->n_fits; f++) {
-        const struct kva_plan *plan = set->fits[f]->plan;
-        for (size_t a = 0; a < plan->n_assumed; a++) {
-            size_t l = 0;
-            while (l < n && strcmp(lines[l], plan->assumed[a]) != 0)
-                l++;
-            if (l == n)
-                lines[n++] = plan->assumed[a];
-        }
-    }
-    kva_page_list(page, "Assumed", lines, n);
+    struct kva_plan **plans = kva_arena_alloc(page->arena, set->n_fits + 1, sizeof *plans);
+    page->out->failed = page->out->failed || plans == NULL;
+    for (size_t f = 0; plans != NULL && f < set->n_fits; f++)
+        plans[f] = set->fits[f]->plan;
+    if (plans != NULL)
+        kva_page_assumed(page, plans, set->n_fits);
 }
 
 static void refusals(struct kva_page *page, const struct kva_fit_set *set)

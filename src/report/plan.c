@@ -5,6 +5,7 @@
 #include "report/decode.h"
 #include "report/page.h"
 #include "report/plan_json.h"
+#include "report/plan_words.h"
 #include "report/words.h"
 
 static uint64_t largest(const struct kva_plan_set *subject)
@@ -27,16 +28,6 @@ static const char *tokens_words(struct kva_page *page, const struct kva_plan *pl
         deployment->sequences == 1 ? "" : "s", kva_human_count(deployment->context, context), deployment->kv_type,
         plan->ranks > 1 ? ", one of " : "", plan->ranks > 1 ? kva_human_count(plan->ranks, ranks) : "",
         plan->ranks > 1 ? " ranks" : "");
-}
-
-// "vLLM 0.33.0"; a built-in policy by its id.
-static const char *engine_words(struct kva_page *page, const struct kva_plan *plan)
-{
-    const char *words = *plan->engine_version == '\0'
-                            ? plan->deployment.engine
-                            : kva_arena_printf(page->arena, "%s %s", plan->engine_name, plan->engine_version);
-    page->out->failed = page->out->failed || words == NULL;
-    return words != NULL ? words : "";
 }
 
 static void title(struct kva_page *page, const struct kva_plan *plan, const char *policy)
@@ -100,7 +91,7 @@ static void figures(struct kva_page *page, const struct kva_plan *plan, uint64_t
                             kva_human_count(plan->model->n_layers, digits)));
     figure(page, &table, "need", plan->need, kva_page_bar(page, plan->need, most), "what the architecture must keep");
     figure(page, &table, "allocated", plan->allocated, kva_page_bar(page, plan->allocated, most),
-           kva_arena_printf(arena, "what %s sets aside for them", engine_words(page, plan)));
+           kva_arena_printf(arena, "what %s sets aside for them", kva_engine_words(page, plan)));
     figure(page, &table, "overpay", plan->overpay, "",
            kva_arena_printf(arena, "allocated is %.3f x need%s%s", plan->overpay_ratio,
                             *plan->overpay_why != '\0' ? ": " : "", plan->overpay_why));
@@ -163,7 +154,7 @@ static void layers(struct kva_page *page, const struct kva_plan *plan)
         else
             kva_table_cell(&table, "%s", "");
     }
-    kva_page_section(page, &table, "Layers under %s, all sequences", engine_words(page, plan));
+    kva_page_section(page, &table, "Layers under %s, all sequences", kva_engine_words(page, plan));
 }
 
 static void count_row(struct kva_table *table, const char *label, uint64_t count, const char *note)
@@ -208,7 +199,7 @@ static void prints(struct kva_page *page, const struct kva_plan *plan)
         return;
     for (size_t p = 0; p < plan->n_prints; p++)
         lines[p] = plan->prints[p].text;
-    const char *heading = kva_arena_printf(page->arena, "%s will print", engine_words(page, plan));
+    const char *heading = kva_arena_printf(page->arena, "%s will print", kva_engine_words(page, plan));
     page->out->failed = page->out->failed || heading == NULL;
     if (heading != NULL)
         kva_page_list(page, heading, lines, plan->n_prints);
@@ -216,7 +207,7 @@ static void prints(struct kva_page *page, const struct kva_plan *plan)
 
 static void one(struct kva_page *page, const struct kva_plan *plan, uint64_t most)
 {
-    title(page, plan, engine_words(page, plan));
+    title(page, plan, kva_engine_words(page, plan));
     figures(page, plan, most);
     pools(page, plan, "Pools");
     capacity(page, plan);
@@ -263,46 +254,13 @@ static void comparison(struct kva_page *page, const struct kva_plan_set *subject
         kva_table_cell(&table, "%s", "");
     for (size_t p = 0; p < subject->n_plans; p++) {
         const struct kva_plan *plan = subject->plans[p];
-        comparison_row(page, &table, engine_words(page, plan), plan->allocated, most);
+        comparison_row(page, &table, kva_engine_words(page, plan), plan->allocated, most);
         kva_table_bytes(&table, plan->overpay);
         kva_table_cell(&table, "%.3f", plan->overpay_ratio);
         kva_table_cell(&table, "%s", plan->overpay_why);
     }
     title(page, first, "");
     kva_page_table(page, &table);
-}
-
-static bool plan_assumes(const struct kva_plan *plan, const char *line)
-{
-    for (size_t a = 0; a < plan->n_assumed; a++)
-        if (strcmp(plan->assumed[a], line) == 0)
-            return true;
-    return false;
-}
-
-// What all of them assumed, once, and then what each one did.
-static void all_assumed(struct kva_page *page, const struct kva_plan_set *subject)
-{
-    const char **lines = kva_arena_alloc(page->arena, subject->n_plans * KVA_MAX_ASSUMED + 1, sizeof *lines);
-    size_t n_lines = 0;
-    page->out->failed = page->out->failed || lines == NULL;
-    for (int common = 1; lines != NULL && common >= 0; common--)
-        for (size_t p = 0; p < (common ? 1 : subject->n_plans); p++) {
-            const struct kva_plan *plan = subject->plans[p];
-            for (size_t a = 0; a < plan->n_assumed; a++) {
-                bool by_all = true;
-                for (size_t q = 0; q < subject->n_plans; q++)
-                    by_all = by_all && plan_assumes(subject->plans[q], plan->assumed[a]);
-                if (by_all && common)
-                    lines[n_lines++] = plan->assumed[a];
-                else if (!by_all && !common)
-                    lines[n_lines++] =
-                        kva_arena_printf(page->arena, "%s: %s", engine_words(page, plan), plan->assumed[a]);
-                page->out->failed = page->out->failed || (n_lines > 0 && lines[n_lines - 1] == NULL);
-            }
-        }
-    if (!page->out->failed)
-        kva_page_list(page, "Assumed", lines, n_lines);
 }
 
 static void side_by_side(struct kva_page *page, const struct kva_plan_set *subject, uint64_t most)
@@ -316,7 +274,7 @@ static void side_by_side(struct kva_page *page, const struct kva_plan_set *subje
     // two are compared pool by pool; of more a person wants the table first, and --layers for the rest
     enum { POOLS_OF = 2 };
     for (size_t p = 0; p < subject->n_plans && (subject->n_plans <= POOLS_OF || page->style->layers); p++) {
-        const char *heading = kva_arena_printf(page->arena, "Pools of %s", engine_words(page, subject->plans[p]));
+        const char *heading = kva_arena_printf(page->arena, "Pools of %s", kva_engine_words(page, subject->plans[p]));
         page->out->failed = page->out->failed || heading == NULL;
         if (heading != NULL)
             pools(page, subject->plans[p], heading);
@@ -325,7 +283,7 @@ static void side_by_side(struct kva_page *page, const struct kva_plan_set *subje
     }
     kva_page_decode(page, first->decode);
     kva_page_list(page, "Warnings", first->model->warnings, first->model->n_warnings);
-    all_assumed(page, subject);
+    kva_page_assumed(page, subject->plans, subject->n_plans);
 }
 
 static void refusals(struct kva_page *page, const struct kva_plan_set *subject)
