@@ -76,6 +76,18 @@ static enum kva_status resolve_block(struct kva_call *call)
         if (status != KVA_OK)
             return status;
     }
+    if (block % vllm_backend_block(call) != 0)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "--block-size",
+                        "blocks of %llu tokens: %s takes multiples of %llu", (unsigned long long)block,
+                        vllm_backend(call), (unsigned long long)vllm_backend_block(call));
+    if (deployment->attention_backend != NULL && kva_rule(call, "block", vllm_backend(call)) == NULL) {
+        enum kva_status status = kva_assume(call,
+                                            "attention backend %s is not known to kvatlas: blocks are taken to be "
+                                            "multiples of %llu",
+                                            vllm_backend(call), (unsigned long long)vllm_backend_block(call));
+        if (status != KVA_OK)
+            return status;
+    }
     deployment->block_size = block;
     if (asked == 0)
         return kva_assume(call, "blocks of %llu tokens: what %s takes", (unsigned long long)block, vllm_backend(call));
