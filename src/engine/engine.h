@@ -62,6 +62,7 @@ struct kva_engine {
     const struct kva_behaviour *behaviours;
     size_t n_behaviours;
     size_t behaviours_size;  // of the struct that they fill; 0: a built-in policy, without versions
+    bool any_context;        // starts with a context beyond the model's limit as with any other
     bool picks_context;      // takes `auto` for the context: the largest that fits its budget
     // Fills the blanks of call->deployment and records each with kva_assume. Refuses contradictions.
     enum kva_status (*resolve)(struct kva_call *call);

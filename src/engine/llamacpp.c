@@ -37,6 +37,7 @@ const struct kva_behaviour kva_lcpp_behaviours[KVA_N_LCPP_BEHAVIOURS] = {
 
 const struct kva_engine kva_engine_llamacpp = {
     .id = "llama.cpp",
+    .any_context = true,
     .picks_context = true,
     .behaviours = kva_lcpp_behaviours,
     .n_behaviours = KVA_N_LCPP_BEHAVIOURS,
@@ -50,6 +51,7 @@ const struct kva_engine kva_engine_llamacpp = {
 // The fork with latent caches of its own: other facts, the same arithmetic.
 const struct kva_engine kva_engine_ik_llamacpp = {
     .id = "ik_llama.cpp",
+    .any_context = true,
     .picks_context = true,
     .behaviours = kva_lcpp_behaviours,
     .n_behaviours = KVA_N_LCPP_BEHAVIOURS,

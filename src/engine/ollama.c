@@ -38,6 +38,7 @@ static enum kva_status print_lines(struct kva_call *call, const struct kva_engin
 
 const struct kva_engine kva_engine_ollama = {
     .id = "ollama",
+    .any_context = true,
     .behaviours = kva_lcpp_behaviours,
     .n_behaviours = KVA_N_LCPP_BEHAVIOURS,
     .behaviours_size = sizeof(struct kva_lcpp_behaviours),

@@ -141,8 +141,8 @@ static enum kva_status plan_totals(struct kva_plan *plan, const struct kva_call 
     plan->outside = allocation->outside;
     plan->peak = allocation->peak;
     plan->capacity = allocation->capacity;
-    // no engine starts with more than the model's limit unless it is asked to
-    if (plan->capacity.max_context != KVA_UNKNOWN && plan->model->context_limit > 0)
+    // most engines do not start with more than the model's limit unless they are made to
+    if (plan->capacity.max_context != KVA_UNKNOWN && plan->model->context_limit > 0 && !call->engine->any_context)
         plan->capacity.max_context =
             kva_min(plan->capacity.max_context, kva_max(plan->model->context_limit, deployment->context));
     plan->overpay = plan->allocated > plan->need ? plan->allocated - plan->need : 0;

@@ -522,7 +522,8 @@ START_TEST(test_capacity)
     model = unit_model(atlas, "openai/gpt-oss-120b");
     plan = plan_of(model, "sglang@0.5.16", "--context=100000 --kv-bytes=40GiB --sequences=7");
     ck_assert_uint_eq(plan->capacity.sequences_at_context, 6);
-    ck_assert_uint_eq(plan->capacity.max_context, 647269);
+    ck_assert_uint_eq(plan->capacity.tokens, 647269);
+    ck_assert_uint_eq(plan->capacity.max_context, 131072);  // the model's limit
     ck_assert(!plan->capacity.fits);
     ck_assert_ptr_null(plan->capacity.refusal);  // SGLang starts all the same
     kva_plan_free(plan);

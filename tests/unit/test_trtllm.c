@@ -293,7 +293,8 @@ START_TEST(test_capacity)
     struct kva_plan *plan = plan_of(model, "tensorrt-llm@1.2.0", "--kv-bytes=40GiB --max-seq-len=131072 --sequences=5");
     ck_assert_uint_eq(plan->capacity.sequences_at_context, 4);
     ck_assert(!plan->capacity.fits);
-    ck_assert_uint_eq(plan->capacity.max_context, 582528);
+    ck_assert_uint_eq(plan->capacity.tokens, 582528);
+    ck_assert_uint_eq(plan->capacity.max_context, 131072);  // the model's limit
     kva_plan_free(plan);
     // tokens alone do not size the pools of windows
     plan = plan_of(model, "tensorrt-llm@1.2.0", "--max-tokens=8224 --max-attention-window=128,max");
