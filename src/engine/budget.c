@@ -54,9 +54,11 @@ enum kva_status kva_budget_simple(struct kva_call *call, struct kva_engine_alloc
     if (status != KVA_OK || call->deployment->kv_bytes == 0)
         return status;
     struct kva_capacity *capacity = &allocation->capacity;
-    const uint64_t budget = call->deployment->kv_bytes, each = bytes / call->deployment->sequences;
+    // what is held for a moment must fit as well
+    const uint64_t held = kva_max(bytes, allocation->peak);
+    const uint64_t budget = call->deployment->kv_bytes, each = held / call->deployment->sequences;
     *capacity = (struct kva_capacity){
-        .known = true, .budget = budget, .reserved = bytes, .fits = bytes <= budget, .max_context = KVA_UNKNOWN};
+        .known = true, .budget = budget, .reserved = bytes, .fits = held <= budget, .max_context = KVA_UNKNOWN};
     capacity->sequences_at_context = each > 0 ? budget / each : KVA_UNKNOWN;
     if (!kva_mul(kva_min(capacity->sequences_at_context, UINT64_C(1) << 40), call->deployment->context,
                  &capacity->tokens))

@@ -66,6 +66,7 @@ static void memory(struct kva_page *page, const struct kva_fit *fit)
 {
     const struct kva_plan *plan = fit->plan;
     const struct kva_deployment *deployment = &plan->deployment;
+    const char *why = kva_overpay_words(page, plan);
     struct kva_table table = kva_page_new_table(page);
     const bool titled = page->style->format == KVA_FORMAT_MARKDOWN;
     kva_table_column(&table, titled ? "memory of a GPU" : "", false);
@@ -85,9 +86,7 @@ static void memory(struct kva_page *page, const struct kva_fit *fit)
     if (!fit->weights_too_large)
         memory_row(&table, "left for caches", plan->capacity.budget, "");
     memory_row(&table, "these caches", plan->allocated - plan->outside,
-               *plan->overpay_why != '\0'
-                   ? kva_page_words(page, "%.3f x need: %s", plan->overpay_ratio, plan->overpay_why)
-                   : kva_page_words(page, "%.3f x need", plan->overpay_ratio));
+               kva_page_words(page, "%.3f x need%s%s", plan->overpay_ratio, *why != '\0' ? ": " : "", why));
     memory_row(&table, "beside them", plan->outside, "tables of the engine, from what its fraction leaves");
     kva_page_table(page, &table);
 }
@@ -174,7 +173,8 @@ static void side_by_side(struct kva_page *page, const struct kva_fit_set *set)
         kva_table_cell(&table, "%s", count_words(page, fit->max_sequences));
         kva_table_cell(&table, "%s", kva_human_bytes(fit->plan->overpay, human));
         kva_table_cell(&table, "%s",
-                       fit->plan->capacity.refusal != NULL ? fit->plan->capacity.refusal : fit->plan->overpay_why);
+                       fit->plan->capacity.refusal != NULL ? fit->plan->capacity.refusal
+                                                           : kva_overpay_words(page, fit->plan));
     }
     title(page, set->fits[0]->plan, "");
     kva_page_table(page, &table);

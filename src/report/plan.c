@@ -82,6 +82,7 @@ static void architecture_figures(struct kva_page *page, struct kva_table *table,
 
 static void figures(struct kva_page *page, const struct kva_plan *plan, uint64_t most)
 {
+    const char *why = kva_overpay_words(page, plan);
     struct kva_arena *arena = page->arena;
     struct kva_table table = kva_page_new_table(page);
     char digits[KVA_HUMAN];
@@ -93,12 +94,9 @@ static void figures(struct kva_page *page, const struct kva_plan *plan, uint64_t
     figure(page, &table, "allocated", plan->allocated, kva_page_bar(page, plan->allocated, most),
            kva_arena_printf(arena, "what %s sets aside for them", kva_engine_words(page, plan)));
     figure(page, &table, "overpay", plan->overpay, "",
-           kva_arena_printf(arena, "allocated is %.3f x need%s%s", plan->overpay_ratio,
-                            *plan->overpay_why != '\0' ? ": " : "", plan->overpay_why));
+           kva_arena_printf(arena, "allocated is %.3f x need%s%s", plan->overpay_ratio, *why != '\0' ? ": " : "", why));
     if (plan->unassigned > 0)
         figure(page, &table, "unassigned", plan->unassigned, "", "the part of allocated that no layer uses");
-    if (plan->peak > plan->allocated)
-        figure(page, &table, "peak", plan->peak, "", "held for a moment while a prompt is fed in");
     if (plan->ranks > 1)
         figure(page, &table, "all ranks", plan->total_allocated, "",
                kva_arena_printf(arena, "for a need of %s B", kva_human_count(plan->total_need, digits)));
@@ -257,7 +255,7 @@ static void comparison(struct kva_page *page, const struct kva_plan_set *subject
         comparison_row(page, &table, kva_engine_words(page, plan), plan->allocated, most);
         kva_table_bytes(&table, plan->overpay);
         kva_table_cell(&table, "%.3f", plan->overpay_ratio);
-        kva_table_cell(&table, "%s", plan->overpay_why);
+        kva_table_cell(&table, "%s", kva_overpay_words(page, plan));
     }
     title(page, first, "");
     kva_page_table(page, &table);

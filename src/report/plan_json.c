@@ -62,7 +62,7 @@ static void emit_bytes(struct kva_emit *emit, const struct kva_plan *plan)
     kva_emit_count(emit, "state", plan->state);
     kva_emit_count(emit, "unassigned", plan->unassigned);
     kva_emit_count(emit, "outside", plan->outside);
-    kva_emit_count(emit, "peak", plan->peak > 0 ? plan->peak : plan->allocated);
+    kva_emit_count(emit, "peak", plan->peak > plan->allocated ? plan->peak : plan->allocated);
     kva_emit_close(emit, '}');
     kva_emit_open(emit, "total", '{');
     kva_emit_count(emit, "ranks", plan->ranks);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/text.h"
+
 const char *kva_engine_words(struct kva_page *page, const struct kva_plan *plan)
 {
     const char *words = *plan->engine_version == '\0'
@@ -9,6 +11,20 @@ const char *kva_engine_words(struct kva_page *page, const struct kva_plan *plan)
                             : kva_arena_printf(page->arena, "%s %s", plan->engine_name, plan->engine_version);
     page->out->failed = page->out->failed || words == NULL;
     return words != NULL ? words : "";
+}
+
+const char *kva_overpay_words(struct kva_page *page, const struct kva_plan *plan)
+{
+    char peak[KVA_HUMAN];
+    const char *why = plan->overpay_why;
+    if (plan->allocated < plan->need)
+        why = "less than the need: some of it is kept in smaller types than the config's";
+    if (plan->peak <= plan->allocated)
+        return why;
+    why = kva_arena_printf(page->arena, "%s%sholds %s while a prompt is fed in", why, *why != '\0' ? "; " : "",
+                           kva_human_bytes(plan->peak, peak));
+    page->out->failed = page->out->failed || why == NULL;
+    return why != NULL ? why : "";
 }
 
 static bool plan_assumes(const struct kva_plan *plan, const char *line)

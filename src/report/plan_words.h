@@ -7,6 +7,9 @@
 // "vLLM 0.33.0"; a built-in policy by its id. In the page's arena.
 const char *kva_engine_words(struct kva_page *page, const struct kva_plan *plan);
 
+// Why the engine takes more than the need (or less), and what it holds for a moment. "" when there is nothing to say.
+const char *kva_overpay_words(struct kva_page *page, const struct kva_plan *plan);
+
 // What all of the plans assumed, once, and then what each one did, with its engine's name.
 void kva_page_assumed(struct kva_page *page, struct kva_plan *const *plans, size_t n_plans);
 
