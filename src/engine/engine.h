@@ -122,6 +122,8 @@ static inline struct kva_quantity kva_text_of(const char *name, const char *text
 {
     return (struct kva_quantity){.name = name, .type = KVA_QUANTITY_TEXT, .text = text};
 }
+// Is every {...} of a template {name:format}?
+bool kva_line_is_well_formed(const char *text);
 // One template with its quantities filled in, in `out`. false: a placeholder names none of them (*missing says which).
 bool kva_line_render(const char *text, const struct kva_quantity *quantities, size_t n, struct kva_text *out,
                      const char **missing);

@@ -1,4 +1,5 @@
 // The list of engines, and which version of one a person means.
+#include <ctype.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -75,7 +76,7 @@ static enum kva_status find_version(struct kva_call *call, const struct kva_engi
 {
     const size_t last = file->n_versions - 1;
     bool comparable;
-    if (*version == '\0') {
+    if (*version == '\0' || strcmp(version, "latest") == 0) {
         *index = last;
         return kva_assume(call, "version %s: the newest known one, none was named", file->versions[last].version);
     }
@@ -114,11 +115,27 @@ static enum kva_status open_version(struct kva_atlas *atlas, struct kva_call *ca
     return status;
 }
 
+// Letters and digits alone count, whatever their case: "vLLM", "llamacpp" and "TensorRT_LLM" are clear enough.
+static bool same_name(const char *id, const char *name, size_t length)
+{
+    const char *end = name + length;
+    for (;;) {
+        while (*id != '\0' && !isalnum((unsigned char)*id))
+            id++;
+        while (name < end && !isalnum((unsigned char)*name))
+            name++;
+        if (*id == '\0' || name == end)
+            return *id == '\0' && name == end;
+        if (tolower((unsigned char)*id++) != tolower((unsigned char)*name++))
+            return false;
+    }
+}
+
 enum kva_status kva_engine_find(const char *name, const struct kva_engine **engine, struct kva_error *error)
 {
     const size_t length = strcspn(name, "@");
     for (size_t i = 0; i < N_ENGINES; i++)
-        if (strlen(ENGINES[i]->id) == length && strncmp(ENGINES[i]->id, name, length) == 0) {
+        if (length > 0 && same_name(ENGINES[i]->id, name, length)) {
             *engine = ENGINES[i];
             return KVA_OK;
         }

@@ -90,6 +90,40 @@ static enum kva_status check_versions(const struct checked *checked)
     return status;
 }
 
+static enum kva_status set_behaviour(const struct kva_behaviour *behaviour, const char *value, void *all,
+                                     struct kva_error *error)
+{
+    void *field = (char *)all + behaviour->offset;
+    char *end = NULL;
+    switch (behaviour->type) {
+    case KVA_BEHAVIOUR_FLAG:
+        *(bool *)field = strcmp(value, "true") == 0;
+        if (*(bool *)field || strcmp(value, "false") == 0)
+            return KVA_OK;
+        break;
+    case KVA_BEHAVIOUR_COUNT:
+        if (kva_parse_count(value, field))
+            return KVA_OK;
+        break;
+    case KVA_BEHAVIOUR_REAL:
+        *(double *)field = strtod(value, &end);
+        if (end != value && *end == '\0')
+            return KVA_OK;
+        break;
+    case KVA_BEHAVIOUR_CHOICE:
+        for (int c = 0; behaviour->choices[c] != NULL; c++)
+            if (strcmp(behaviour->choices[c], value) == 0) {
+                *(int *)field = c;
+                return KVA_OK;
+            }
+        break;
+    case KVA_BEHAVIOUR_TEXT:
+        *(const char **)field = value;
+        return KVA_OK;
+    }
+    return kva_fail(error, KVA_BAD_INPUT, NULL, behaviour->name, "'%s' is not a value of this behaviour", value);
+}
+
 // Every version has exactly one value.
 static enum kva_status check_behaviour(const struct checked *checked, const struct kva_behaviour_row *row)
 {
@@ -110,6 +144,31 @@ static enum kva_status check_behaviour(const struct checked *checked, const stru
                             checked->file->versions[i].version);
     }
     return KVA_OK;
+}
+
+// Values of what the engine's C reads are of its type, in every version.
+static enum kva_status check_values(const struct checked *checked, const struct kva_engine *engine)
+{
+    void *scratch = calloc(1, engine->behaviours_size);
+    enum kva_status status = scratch != NULL ? KVA_OK : kva_fail_memory(checked->error, engine->behaviours_size);
+    for (size_t b = 0; status == KVA_OK && b < engine->n_behaviours; b++) {
+        const struct kva_behaviour *behaviour = &engine->behaviours[b];
+        const struct kva_behaviour_row *row = NULL;
+        for (unsigned r = 0; row == NULL && r < checked->file->n_behaviours; r++)
+            if (strcmp(checked->file->behaviours[r].name, behaviour->name) == 0)
+                row = &checked->file->behaviours[r];
+        if (row == NULL)
+            status = kva_fail(checked->error, KVA_BAD_INPUT, checked->source->name, behaviour->name,
+                              "is a behaviour that %s needs and the file does not hold", engine->id);
+        for (unsigned v = 0; status == KVA_OK && v < row->n_values; v++)
+            if (set_behaviour(behaviour, row->values[v].value, scratch, NULL) != KVA_OK) {
+                status = wrong(checked, behaviour->name, "is not a value of this behaviour", row->values[v].value);
+                if (checked->error != NULL)
+                    checked->error->line = kva_yaml_line(checked->source, "behaviours", behaviour->name);
+            }
+    }
+    free(scratch);
+    return status;
 }
 
 static enum kva_status check_file(const struct checked *checked, const struct kva_engine *engine)
@@ -134,7 +193,11 @@ static enum kva_status check_file(const struct checked *checked, const struct kv
         status = check_range(checked, file->lines[i].since, file->lines[i].until);
         if (status == KVA_OK)
             status = check_references(checked, file->lines[i].references, file->lines[i].n_references);
+        if (status == KVA_OK && !kva_line_is_well_formed(file->lines[i].text))
+            status = wrong(checked, "text", "has a placeholder that is not {name:format}", file->lines[i].text);
     }
+    if (status == KVA_OK)
+        status = check_values(checked, engine);
     return status;
 }
 
@@ -204,40 +267,6 @@ enum kva_status kva_engine_file_read(struct kva_atlas *atlas, const struct kva_e
 }
 
 // ---------------------------------------------------------------- one version
-
-static enum kva_status set_behaviour(const struct kva_behaviour *behaviour, const char *value, void *all,
-                                     struct kva_error *error)
-{
-    void *field = (char *)all + behaviour->offset;
-    char *end = NULL;
-    switch (behaviour->type) {
-    case KVA_BEHAVIOUR_FLAG:
-        *(bool *)field = strcmp(value, "true") == 0;
-        if (*(bool *)field || strcmp(value, "false") == 0)
-            return KVA_OK;
-        break;
-    case KVA_BEHAVIOUR_COUNT:
-        if (kva_parse_count(value, field))
-            return KVA_OK;
-        break;
-    case KVA_BEHAVIOUR_REAL:
-        *(double *)field = strtod(value, &end);
-        if (end != value && *end == '\0')
-            return KVA_OK;
-        break;
-    case KVA_BEHAVIOUR_CHOICE:
-        for (int c = 0; behaviour->choices[c] != NULL; c++)
-            if (strcmp(behaviour->choices[c], value) == 0) {
-                *(int *)field = c;
-                return KVA_OK;
-            }
-        break;
-    case KVA_BEHAVIOUR_TEXT:
-        *(const char **)field = value;
-        return KVA_OK;
-    }
-    return kva_fail(error, KVA_BAD_INPUT, NULL, behaviour->name, "'%s' is not a value of this behaviour", value);
-}
 
 static const struct kva_value_row *value_at(const struct kva_engine_file *file, const char *name, size_t index)
 {

@@ -94,6 +94,34 @@ bool kva_line_render(const char *text, const struct kva_quantity *quantities, si
     return true;
 }
 
+// "d", ",", "s", "q", "gib", "6d", "7.2f", ".2f", "12s": a width of at most two digits.
+static bool is_format(const char *format)
+{
+    static const char *const WORDS[] = {"d", ",", "s", "q", "gib", "f"};
+    const char *at = format;
+    for (int digits = 0; *at >= '0' && *at <= '9'; at++)
+        if (++digits > 2)
+            return false;
+    if (*at == '.')
+        return at[1] >= '0' && at[1] <= '9' && strcmp(at + 2, "f") == 0;
+    for (size_t w = 0; w < sizeof WORDS / sizeof *WORDS; w++)
+        if (strcmp(at, WORDS[w]) == 0)
+            return true;
+    return false;
+}
+
+bool kva_line_is_well_formed(const char *text)
+{
+    for (text = strchr(text, '{'); text != NULL; text = strchr(text, '{')) {
+        const char *end = strchr(text, '}');
+        char name[NAME], format[FORMAT];
+        if (end == NULL || !split(text + 1, (size_t)(end - text) - 1, name, format) || !is_format(format))
+            return false;
+        text = end + 1;
+    }
+    return true;
+}
+
 static bool grow(struct kva_call *call)
 {
     struct kva_prints *prints = &call->prints;
