@@ -44,6 +44,14 @@ int kva_check_compare(const struct kva_log_value *value, const struct kva_quanti
 // The most predicted lines of one id beyond those that the log holds.
 size_t kva_check_most_shift(const struct kva_check_call *call, const struct kva_plan *plan);
 
+// ---------------------------------------------------------------- what to plan with (check_given.c)
+
+// The flags that the log holds, then the caller's (which may be NULL) over them; contradictions are noted.
+void kva_check_merge(struct kva_log *log, const struct kva_log_engine_part *part, const struct kva_deployment *asked,
+                     struct kva_deployment *deployment);
+// What nobody stated and the plan cannot know, from the log: marks it as given, or sets what is searched.
+void kva_check_take_given(struct kva_check_call *call, struct kva_deployment *deployment);
+
 // ---------------------------------------------------------------- attempts (check_attempt.c)
 
 // Plans, looking for a searched size with which every other number comes out. Errors: KVA_MACHINE.
@@ -51,6 +59,24 @@ enum kva_status kva_check_try(const struct kva_check_call *call, const struct kv
                               struct kva_check_attempt *attempt);
 bool kva_check_matches(const struct kva_check_attempt *attempt);
 void kva_check_attempt_free(struct kva_check_attempt *attempt);
+
+// ---------------------------------------------------------------- versions (check_versions.c)
+
+struct kva_check_candidates {
+    const char **engines;  // "vllm@0.19.0"
+    size_t n;
+    bool known;  // somebody named the version
+};
+
+// asked: as --engine has it, or NULL. Errors: KVA_MACHINE.
+enum kva_status kva_check_candidates(const struct kva_check_call *call, const char *asked,
+                                     struct kva_check_candidates *candidates, struct kva_error *error);
+// The first version under which every number comes out, else the first that can be planned; deployment->engine is set.
+// Errors: those of kva_plan_make for the first, when none can be planned.
+enum kva_status kva_check_try_candidates(const struct kva_check_call *call,
+                                         const struct kva_check_candidates *candidates,
+                                         struct kva_deployment *deployment, struct kva_check_attempt *best,
+                                         struct kva_error *error);
 
 // ---------------------------------------------------------------- explanations (check_explain.c)
 
