@@ -7,7 +7,6 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "verify/check.h"
 
 const char *kva_verdict_name(enum kva_verdict verdict)
@@ -32,19 +31,16 @@ static bool is_read(const struct kva_log *log, size_t engine)
 
 static enum kva_status nothing_recognised(const struct kva_log *log, const char *path, struct kva_error *error)
 {
-    struct kva_text names = {0};
-    for (size_t e = 0; e < log->n_engines; e++)
-        if (is_read(log, e))
-            kva_text_printf(&names, "%s%s", names.length == 0 ? "" : ", ", log->engines[e].name);
-    enum kva_status status =
-        names.failed
-            ? kva_fail_memory(error, 256)
-            : kva_fail(error, KVA_BAD_INPUT, strcmp(path, "-") == 0 ? "standard input" : path, NULL,
-                       "none of %" PRIu64 " lines is one that an engine prints of its caches; the startup logs "
-                       "of %s are known",
-                       log->lines, names.bytes);
-    kva_text_free(&names);
-    return status;
+    char names[256] = "";
+    for (size_t e = 0, length = 0; e < log->n_engines; e++) {
+        if (is_read(log, e) && length < sizeof names)
+            length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", length == 0 ? "" : ", ",
+                                       log->engines[e].name);
+    }
+    return kva_fail(error, KVA_BAD_INPUT, strcmp(path, "-") == 0 ? "standard input" : path, NULL,
+                    "none of %" PRIu64 " lines is one that an engine prints of its caches; the startup logs of %s are "
+                    "known",
+                    log->lines, names);
 }
 
 static enum kva_status two_engines(const struct kva_log_engine_part *a, const struct kva_log_engine_part *b,
