@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/error.h"
 #include "verify/check.h"
 
@@ -220,29 +219,34 @@ static enum kva_status open_model(struct kva_atlas *atlas, const struct kva_chec
     return kva_model_open(atlas, name, options->how, &result->model, error);
 }
 
+static enum kva_status check_log(struct kva_check_call *call, const struct kva_check_options *options,
+                                 struct kva_check_result *result, struct kva_error *error)
+{
+    const struct kva_deployment *asked = options->deployment;
+    enum kva_status status = kva_log_read(call->atlas, options->log, call->log->arena, call->log, error);
+    if (status == KVA_OK)
+        status = choose_engine(call->log, asked != NULL ? asked->engine : NULL, options->log, &call->part, error);
+    if (status != KVA_OK || call->part == NULL)
+        return status;
+    status = check_policy(call->part, error);
+    if (status == KVA_OK)
+        status = open_model(call->atlas, options, call->log, call->part, result, error);
+    call->model = result->model;
+    return status == KVA_OK ? compare_all(call, asked, result, error) : status;
+}
+
 enum kva_status kva_check_log(struct kva_atlas *atlas, const struct kva_check_options *options,
                               struct kva_check_result *result, struct kva_error *error)
 {
-    *result = (struct kva_check_result){0};
-    const struct kva_deployment *asked = options->deployment;
-    struct kva_arena *arena = kva_arena_new();
-    struct kva_log *log = arena != NULL ? kva_arena_alloc(arena, 1, sizeof *log) : NULL;
-    struct kva_check_call call = {.atlas = atlas, .log = log};
-    result->arena = arena;
+    *result = (struct kva_check_result){.arena = kva_arena_new()};
+    struct kva_log *log = result->arena != NULL ? kva_arena_alloc(result->arena, 1, sizeof *log) : NULL;
     if (log == NULL) {
         kva_check_result_free(result);
         return kva_fail_memory(error, sizeof *log);
     }
-    enum kva_status status = kva_log_read(atlas, options->log, arena, log, error);
-    if (status == KVA_OK)
-        status = choose_engine(log, asked != NULL ? asked->engine : NULL, options->log, &call.part, error);
-    if (status == KVA_OK)
-        status = check_policy(call.part, error);
-    if (status == KVA_OK)
-        status = open_model(atlas, options, log, call.part, result, error);
-    call.model = result->model;
-    if (status == KVA_OK)
-        status = compare_all(&call, asked, result, error);
+    log->arena = result->arena;
+    struct kva_check_call call = {.atlas = atlas, .log = log};
+    enum kva_status status = check_log(&call, options, result, error);
     result->notes = log->notes;
     result->n_notes = log->n_notes;
     kva_log_free(log);
