@@ -187,13 +187,17 @@ static bool read_text(struct line *line, bool word, const char *next, size_t nex
     return value->length > 0;
 }
 
-static bool read_all(const struct kva_line_pattern *pattern, struct line line, struct kva_line_value *values)
+static bool read_all(const struct kva_line_pattern *pattern, struct line line, struct kva_line_value *values,
+                     bool *whole)
 {
     for (size_t i = 0; i <= pattern->n_places; i++) {
         if (!read_literal(&line, pattern->literals[i].bytes, wanted_length(pattern, i)))
             return false;
-        if (i == pattern->n_places)
+        if (i == pattern->n_places) {
+            const size_t read = wanted_length(pattern, i);
+            *whole = read_literal(&line, pattern->literals[i].bytes + read, pattern->literals[i].length - read);
             return true;
+        }
         const enum kva_place kind = pattern->places[i].kind;
         const bool read = kind == KVA_PLACE_COUNT || kind == KVA_PLACE_REAL
                               ? read_number(&line, kind == KVA_PLACE_REAL, &values[i])
@@ -206,7 +210,7 @@ static bool read_all(const struct kva_line_pattern *pattern, struct line line, s
 }
 
 bool kva_line_match(const struct kva_line_pattern *pattern, const char *line, size_t length,
-                    struct kva_line_value *values, size_t *start)
+                    struct kva_line_value *values, struct kva_line_found *found)
 {
     const char *first = pattern->literals[0].bytes;
     size_t skipped = 0, piece = 0;
@@ -220,9 +224,9 @@ bool kva_line_match(const struct kva_line_pattern *pattern, const char *line, si
         at = memmem(at, (size_t)(end - at), first + skipped, piece);
         if (at == NULL)
             return false;
-        *start = (size_t)(at - line);
+        found->start = (size_t)(at - line);
         const bool whole_word = at == line || !isalnum((unsigned char)at[-1]) || !isalnum((unsigned char)*at);
-        if (whole_word && read_all(pattern, (struct line){line, length, *start}, values))
+        if (whole_word && read_all(pattern, (struct line){line, length, found->start}, values, &found->whole))
             return true;
     }
     return false;

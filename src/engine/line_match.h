@@ -48,8 +48,13 @@ struct kva_line_value {
 // text must outlive the pattern. false: more than KVA_MAX_PLACES placeholders, or out of memory.
 bool kva_line_compile(const char *text, struct kva_arena *arena, struct kva_line_pattern *pattern);
 
-// values: [pattern->n_places]. *start: where in the line the template starts.
+struct kva_line_found {
+    size_t start;  // in the line
+    bool whole;    // all of the template is there: what it says after the last number, too
+};
+
+// values: [pattern->n_places].
 bool kva_line_match(const struct kva_line_pattern *pattern, const char *line, size_t length,
-                    struct kva_line_value *values, size_t *start);
+                    struct kva_line_value *values, struct kva_line_found *found);
 
 #endif

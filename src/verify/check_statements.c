@@ -231,11 +231,11 @@ static bool of_refusal(const struct kva_check_call *call, const struct kva_plan 
 {
     const struct kva_log_vocabulary *vocabulary = call->log->vocabulary;
     struct kva_line_value values[KVA_MAX_PLACES];
-    size_t start;
+    struct kva_line_found found;
     for (size_t k = 0; plan->capacity.refusal != NULL && k < vocabulary->n_known; k++) {
         const struct kva_log_known *known = &vocabulary->known[k];
         if (&call->log->engines[known->engine] != call->part || strcmp(known->id, id) != 0 ||
-            !kva_line_match(&known->pattern, plan->capacity.refusal, strlen(plan->capacity.refusal), values, &start))
+            !kva_line_match(&known->pattern, plan->capacity.refusal, strlen(plan->capacity.refusal), values, &found))
             continue;
         for (size_t p = 0; p < known->pattern.n_places && name != NULL; p++)
             if (strcmp(known->pattern.places[p].name, name) == 0) {

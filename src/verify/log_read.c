@@ -65,7 +65,7 @@ static size_t rank_of(struct reading *reading, size_t start, bool processes)
 // Notes it where the log says two things.
 static void tell(struct reading *reading, const char *what, char *slot, size_t room, uint64_t *line, const char *value)
 {
-    if (*line > 0 && strncmp(slot, value, room - 1) != 0)
+    if (*line > 0 && strcmp(slot, "auto") != 0 && strncmp(slot, value, room - 1) != 0)
         kva_log_note(reading->log, "line %llu says %s %s, line %llu said %s: the later counts",
                      (unsigned long long)reading->number, what, value, (unsigned long long)*line, slot);
     snprintf(slot, room, "%s", value);
@@ -257,13 +257,15 @@ static enum kva_status take_numbers(struct reading *reading, const struct kva_lo
 struct found {
     struct kva_log_known *known;
     struct kva_line_value values[KVA_MAX_PLACES];
-    size_t start, weight;
+    struct kva_line_found at;
+    size_t weight;
 };
 
-enum { FOUND = 24, LETTER_WEIGHT = 2, PLACE_WEIGHT = 8192 };
+enum { FOUND = 24, LETTER_WEIGHT = 2, WHOLE_WEIGHT = 8192, PLACE_WEIGHT = 2 * WHOLE_WEIGHT };
 
-// More numbers, then more letters tell more; then a number whose thousands are separated as the template's.
-static size_t weigh(const struct kva_line_pattern *pattern, const struct kva_line_value *values)
+// More numbers tell more, then all of the template, then more letters; then a number whose thousands are separated as
+// the template's.
+static size_t weigh(const struct kva_line_pattern *pattern, const struct kva_line_value *values, bool whole)
 {
     size_t letters = 0;
     bool alike = true;
@@ -272,8 +274,8 @@ static size_t weigh(const struct kva_line_pattern *pattern, const struct kva_lin
     for (size_t i = 0; i < pattern->n_places; i++)
         alike = alike && (pattern->places[i].kind != KVA_PLACE_COUNT || values[i].count < 1000 ||
                           values[i].grouped == pattern->places[i].grouped);
-    letters = kva_min(letters, PLACE_WEIGHT / LETTER_WEIGHT - 1);
-    return pattern->n_places * PLACE_WEIGHT + letters * LETTER_WEIGHT + alike;
+    letters = kva_min(letters, WHOLE_WEIGHT / LETTER_WEIGHT - 1);
+    return pattern->n_places * PLACE_WEIGHT + whole * WHOLE_WEIGHT + letters * LETTER_WEIGHT + alike;
 }
 
 // The patterns whose anchor holds the four bytes at `at`, where the line holds the whole anchor.
@@ -288,10 +290,10 @@ static void find_at(struct reading *reading, size_t at, uint32_t four, struct fo
             continue;
         known->tried = reading->looks;
         struct found *here = &found[*n];
-        if (*n == FOUND || !kva_line_match(pattern, reading->line, reading->length, here->values, &here->start))
+        if (*n == FOUND || !kva_line_match(pattern, reading->line, reading->length, here->values, &here->at))
             continue;
         here->known = known;
-        here->weight = weigh(pattern, here->values);
+        here->weight = weigh(pattern, here->values, here->at.whole);
         ++*n;
     }
 }
@@ -302,7 +304,7 @@ static bool printed_at(const struct kva_log_engine_part *part, const struct foun
 {
     for (size_t f = 0; f < n; f++) {
         const struct kva_line_row *row = found[f].known->row;
-        if (found[f].known->engine == engine && row != NULL && found[f].weight / PLACE_WEIGHT == most / PLACE_WEIGHT &&
+        if (found[f].known->engine == engine && row != NULL && found[f].weight / WHOLE_WEIGHT == most / WHOLE_WEIGHT &&
             kva_range_holds(part->file, row->since, row->until, version))
             return true;
     }
@@ -341,9 +343,9 @@ static enum kva_status take(struct reading *reading, const struct found *found, 
         part->first_line = part->first_line > 0 ? part->first_line : reading->number;
         n_engines++;
         if (told != NULL)
-            take_told(reading, told->known, told->values, told->start);
+            take_told(reading, told->known, told->values, told->at.start);
         if (number != NULL)
-            status = take_numbers(reading, number->known, number->values, number->start);
+            status = take_numbers(reading, number->known, number->values, number->at.start);
         const struct found *of_version = number != NULL ? number : told;
         if (of_version->known->row != NULL)
             narrow(part, found, n, e, of_version->weight);

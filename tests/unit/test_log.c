@@ -24,9 +24,9 @@ static void close_arena(void)
 static bool match(const char *template, const char *line)
 {
     struct kva_line_pattern pattern;
-    size_t start;
+    struct kva_line_found found;
     ck_assert(kva_line_compile(template, arena, &pattern));
-    return kva_line_match(&pattern, line, strlen(line), values, &start);
+    return kva_line_match(&pattern, line, strlen(line), values, &found);
 }
 
 static void expect_text(size_t value, const char *text)
