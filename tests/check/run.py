@@ -179,6 +179,43 @@ class Runner:
         return self.problem(record, case, lines, [], wanted) if wanted else "nothing to compare"
 
 
+# ---------------------------------------------------------------- hostile logs
+
+MOST_KIB = 256 * 1024  # of memory, sanitizers included
+
+CAPACITY = b"Available KV cache memory: 18.69 GiB\nGPU KV cache size: 136,080 tokens\n"
+
+
+def hostile():
+    """(name, chunks of the log, exit status) of logs that could take memory or time without end"""
+    noise = bytes(range(256)) * 4096
+    yield "a line of 100 MB", [b"a" * 1000000] * 100 + [b"\n", CAPACITY], 0
+    yield "100 MB of noise", [noise] * 100 + [b"\n", CAPACITY], 0
+    yield "100 MB of zeros", [bytes(1000000)] * 100 + [b"\n", CAPACITY], 0
+    yield "a million of the same lines", [CAPACITY * 1000] * 500, 0
+    yield "a line cut at every place", [b"".join(CAPACITY[:at] + b"\n" for at in range(len(CAPACITY))) + CAPACITY], 0
+    yield "brackets without end", [b"non-default args: " + b"{'a': (" * 8000 + b"\n", CAPACITY], 0
+    yield "more numbers than one start prints", [
+        b"".join(b"[rank%d] GPU KV cache size: %d tokens\n" % (n % 7, n) for n in range(200000))], 2
+
+
+def hostile_problem(binary, chunks, status):
+    command = [binary, "check", "-", "--model", os.path.join(DATA, "engines", "models", "qwen3-8b.json"), "--engine",
+               "vllm@0.10.0"]
+    with tempfile.TemporaryFile() as log:
+        for chunk in chunks:
+            log.write(chunk)
+        log.seek(0)
+        process = subprocess.Popen(command, stdin=log, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, code, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(code)
+    if process.returncode != status:
+        return "exit %d, expected %d" % (process.returncode, status)
+    if usage.ru_maxrss > MOST_KIB:
+        return "%d KiB of memory" % usage.ru_maxrss
+    return None
+
+
 def main(binary, *words):
     all_records = records()
     chosen = [word for word in words if word != "-v"]
@@ -202,6 +239,11 @@ def main(binary, *words):
             else:
                 passed += 1
                 agreeing_reproduced += agrees
+    for name, chunks, status in hostile() if not chosen else ():
+        problem = hostile_problem(os.path.abspath(binary), chunks, status)
+        failed += problem is not None
+        if problem:
+            print("FAILED %s: %s" % (name, problem))
     if not chosen:
         print("%d records: %d reproduced to the digit (%d of the %d whose own check agrees), %d not, each with its reason" % (
             len(all_records), passed, agreeing_reproduced, agreeing, len(NOT_REPRODUCED)))
