@@ -410,9 +410,11 @@ bool kva_deployment_get(const struct kva_deployment *deployment, size_t index, s
 bool kva_deployment_flag_is_of(size_t index, const char *engine);
 
 // Fills what *deployment does not say from `from`. Calls `differs` (which may be NULL) with the main spelling of each
-// flag that both say otherwise.
+// flag of which the two say different things, and with what they say.
 void kva_deployment_fill(struct kva_deployment *deployment, const struct kva_deployment *from,
-                         void (*differs)(void *user, const char *flag), void *user);
+                         void (*differs)(void *user, const char *flag, const struct kva_quantity *mine,
+                                         const struct kva_quantity *other),
+                         void *user);
 // Does *deployment say anything for the flag?
 bool kva_deployment_says(const struct kva_deployment *deployment, const char *flag);
 

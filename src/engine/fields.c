@@ -352,7 +352,9 @@ static void copy(enum type type, void *to, const void *from)
 }
 
 void kva_deployment_fill(struct kva_deployment *deployment, const struct kva_deployment *from,
-                         void (*differs)(void *user, const char *flag), void *user)
+                         void (*differs)(void *user, const char *flag, const struct kva_quantity *mine,
+                                         const struct kva_quantity *other),
+                         void *user)
 {
     struct kva_quantity mine, other;
     for (size_t f = 0; f < N_FIELDS; f++) {
@@ -362,7 +364,7 @@ void kva_deployment_fill(struct kva_deployment *deployment, const struct kva_dep
         if (!said && !(FIELDS[f].type == CONTEXT && deployment->auto_context))
             copy(FIELDS[f].type, (char *)deployment + FIELDS[f].offset, (const char *)from + FIELDS[f].offset);
         else if (said && differs != NULL && !same_value(&mine, &other))
-            differs(user, FIELDS[f].flag.names[0]);
+            differs(user, FIELDS[f].flag.names[0], &mine, &other);
     }
 }
 

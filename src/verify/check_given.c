@@ -8,9 +8,23 @@
 #include "base/text.h"
 #include "verify/check.h"
 
-static void note_difference(void *user, const char *flag)
+static const char *write_value(const struct kva_quantity *value, char buffer[static 32])
 {
-    kva_log_note(user, "the log says otherwise of %s than the command line, which wins", flag);
+    if (value->type == KVA_QUANTITY_TEXT)
+        return value->text;
+    if (value->type == KVA_QUANTITY_COUNT)
+        snprintf(buffer, 32, "%" PRIu64, value->count);
+    else
+        snprintf(buffer, 32, "%g", value->real);
+    return buffer;
+}
+
+static void note_difference(void *user, const char *flag, const struct kva_quantity *mine,
+                            const struct kva_quantity *other)
+{
+    char a[32], b[32];
+    kva_log_note(user, "the log says %s %.100s; the command line says %.100s and wins", flag, write_value(other, a),
+                 write_value(mine, b));
 }
 
 // What the log says of `key`, as a count; 1: nothing.
