@@ -83,9 +83,15 @@ bool kva_growing_has_window(const struct kva_model *model, const struct kva_cach
            cache->window >= model->context_limit;
 }
 
-enum kva_status kva_growing_expand(struct kva_call *call, struct kva_cache *cache)
+enum kva_status kva_growing_latent(struct kva_call *call, struct kva_cache *cache)
 {
     const struct kva_model *model = call->model;
+    const char *rule = kva_growing_rule(call, "latents");
+    if (rule == NULL)
+        return kva_fail(call->error, KVA_REFUSED, NULL, NULL, "how %s %s keeps the latent rows of %s is not known",
+                        call->version->file->name, call->version->version, model->model_type);
+    if (strcmp(rule, "kept") == 0)
+        return KVA_OK;
     if (kva_model_value(model, "v_head_dim") == NULL || model->naive_kv_heads == 0 || model->naive_k_dim == 0 ||
         model->naive_v_dim == 0 || model->naive_kv_heads > UINT32_MAX || model->naive_k_dim > UINT32_MAX ||
         model->naive_v_dim > UINT32_MAX)

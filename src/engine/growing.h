@@ -26,8 +26,9 @@ enum kva_status kva_growing_prompt(struct kva_call *call);
 // limit counts, one that another key switches off does not.
 bool kva_growing_has_window(const struct kva_model *model, const struct kva_cache *cache);
 
-// A latent row as the keys and values of each head. Errors: KVA_REFUSED (the config does not tell their sizes).
-enum kva_status kva_growing_expand(struct kva_call *call, struct kva_cache *cache);
+// A latent row as the release keeps it, by rule `latents`: as it is (kept), or as the keys and values of each head
+// (expanded). Errors: KVA_REFUSED (no rule, or the config does not tell the heads' sizes).
+enum kva_status kva_growing_latent(struct kva_call *call, struct kva_cache *cache);
 
 // Adds one sequence's state to *bytes: parts of convolutions with `columns` more columns than the architecture needs
 // and in the model's type, the other parts in `recurrent`. Errors: KVA_BAD_INPUT, KVA_REFUSED.

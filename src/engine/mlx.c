@@ -106,14 +106,13 @@ struct chosen {
 };
 
 struct choice {
-    const char *windows, *latents, *indexes, *recurrent;
+    const char *windows, *indexes, *recurrent;
     bool own_cache;
 };
 
 static struct choice choose(const struct kva_call *call)
 {
     return (struct choice){.windows = kva_growing_rule(call, "windows"),
-                           .latents = kva_growing_rule(call, "latents"),
                            .indexes = kva_growing_rule(call, "indexes"),
                            .recurrent = kva_growing_rule(call, "recurrent"),
                            .own_cache = kva_growing_rule(call, "own_cache") != NULL};
@@ -183,8 +182,8 @@ static bool is_quantized(const struct kva_call *call, uint64_t offset)
 }
 
 // generate.py maybe_quantize_kv_cache
-static enum kva_status quantize(struct kva_call *call, const struct choice *choice, const struct kva_layer *layer,
-                                const struct kva_cache *cache, struct chosen *chosen)
+static enum kva_status quantize(struct kva_call *call, const struct kva_layer *layer, const struct kva_cache *cache,
+                                struct chosen *chosen)
 {
     const struct mlx *mlx = call->behaviours;
     const int kinds = mlx->quantized_kinds;
@@ -201,7 +200,7 @@ static enum kva_status quantize(struct kva_call *call, const struct choice *choi
         return refuse_quantized(call, "what becomes of a chunked cache or of a list of caches is not known");
     if (layer->n_caches > 1 && kinds == QUANTIZED_ABLE)
         return KVA_OK;
-    if (cache->kind == KVA_CACHE_LATENT && choice->latents != NULL)
+    if (cache->kind == KVA_CACHE_LATENT)
         return refuse_quantized(call, "what becomes of latent rows is not known");
     return quantized_row(call, cache, &chosen->quantized_row);
 }
@@ -212,8 +211,8 @@ static enum kva_status kept(struct kva_call *call, const struct choice *choice, 
                             struct kva_cache *out)
 {
     *out = *cache;
-    if (cache->kind == KVA_CACHE_LATENT && choice->latents == NULL)
-        return kva_growing_expand(call, out);
+    if (cache->kind == KVA_CACHE_LATENT)
+        return kva_growing_latent(call, out);
     if (cache->kind == KVA_CACHE_INDEX && choice->indexes == NULL)
         return kva_fail(call->error, KVA_REFUSED, NULL, NULL, "how MLX-LM %s keeps an indexer of %s is not known",
                         call->version->version, call->model->model_type);
@@ -300,7 +299,7 @@ static enum kva_status place(struct kva_call *call, const struct choice *choice,
     *out = (struct chosen){.growth = growth_of(call, choice, layer, cache), .caches = 1};
     status = kva_cache_format_bytes(&as_kept, &call->kv_format, &out->plain_row, call->error);
     if (status == KVA_OK && call->deployment->kv_bits > 0)
-        status = quantize(call, choice, layer, &as_kept, out);
+        status = quantize(call, layer, &as_kept, out);
     return status;
 }
 

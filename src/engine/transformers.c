@@ -130,13 +130,12 @@ static enum kva_status resolve(struct kva_call *call)
 
 struct rules {
     enum kva_transformers_cache kind;
-    const char *latents, *indexes, *recurrent, *conv, *fused, *repeated, *conv_everywhere;
+    const char *indexes, *recurrent, *conv, *fused, *repeated, *conv_everywhere;
 };
 
 static struct rules rules_of(const struct kva_call *call, enum kva_transformers_cache kind)
 {
     return (struct rules){.kind = kind,
-                          .latents = kva_growing_rule(call, "latents"),
                           .indexes = kva_growing_rule(call, "indexes"),
                           .recurrent = kva_growing_rule(call, "recurrent"),
                           .conv = kva_growing_rule(call, "conv"),
@@ -159,8 +158,8 @@ static enum kva_status overflow(struct kva_call *call)
 // The cache as Transformers keeps it: latent rows expanded unless the model's file keeps them, heads repeated.
 static enum kva_status as_kept(struct kva_call *call, const struct rules *rules, struct kva_cache *cache)
 {
-    if (cache->kind == KVA_CACHE_LATENT && rules->latents == NULL)
-        return kva_growing_expand(call, cache);
+    if (cache->kind == KVA_CACHE_LATENT)
+        return kva_growing_latent(call, cache);
     if (cache->kind == KVA_CACHE_INDEX && rules->indexes == NULL)
         return unknown(call, "the keys of an indexer");
     if (cache->kind == KVA_CACHE_CROSS && cache->length == 0)

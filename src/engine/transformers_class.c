@@ -71,7 +71,7 @@ static enum kva_status class_of_name(struct kva_call *call, const char *own, boo
     const size_t windows = kva_transformers_windowed_layers(model);
     *kind = KVA_TRANSFORMERS_STATIC_WINDOWS;
     if (own != NULL) {
-        if (is(own, "hybrid_chunked"))
+        if (kva_growing_rule(call, "whole_chunks") != NULL)
             *kind = KVA_TRANSFORMERS_STATIC_CHUNKS;
         return is(name, own) ? KVA_OK : refuse(call, "its attention wants the hybrid cache");
     }

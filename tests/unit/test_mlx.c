@@ -72,7 +72,7 @@ START_TEST(every_release_holds_what_was_measured)
         planned++;
         kva_plan_free(plan);
     }
-    ck_assert_uint_ge(planned, 800);
+    ck_assert_uint_ge(planned, 1050);
     ck_assert_uint_ge(refused, 10);
     measured_close(&measured);
 }
