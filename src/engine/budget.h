@@ -16,6 +16,10 @@ enum kva_status kva_budget_remaining(struct kva_call *call);
 // *allocation.
 enum kva_status kva_budget_simple(struct kva_call *call, struct kva_engine_allocation *allocation);
 
+// Pools of an engine that has none: layers of one kind and size make one. Needs the layers and the stage of
+// *allocation.
+enum kva_status kva_layer_pools(struct kva_call *call, struct kva_engine_allocation *allocation);
+
 // Bytes of one rank of the stage that holds most; sets allocation->stage to it.
 enum kva_status kva_allocation_largest(struct kva_call *call, struct kva_engine_allocation *allocation,
                                        uint64_t *bytes);

@@ -24,16 +24,16 @@ static enum kva_status add_layers(struct kva_call *call, const struct kva_lcpp_m
 }
 
 static enum kva_status add_pool(struct kva_call *call, const struct kva_lcpp_memory *memory,
-                                const struct kva_lcpp_cache *cache, struct kva_pool *pool)
+                                const struct kva_lcpp_cache *cache, uint32_t stage, struct kva_pool *pool)
 {
     *pool = (struct kva_pool){.name = cache->name, .block_tokens = cache->cells, .blocks = cache->streams};
     pool->layers = kva_arena_alloc(call->arena, cache->n_tensors + 1, sizeof *pool->layers);
     if (pool->layers == NULL)
         return kva_fail_memory(call->error, cache->n_tensors * sizeof *pool->layers);
     for (size_t t = 0; t < cache->n_tensors; t++)
-        pool->layers[pool->n_layers++] = call->model->layers[cache->tensors[t].layer].index;
-    for (size_t d = 0; d < memory->n_devices; d++)
-        pool->bytes += cache->given[d];
+        if (memory->device[cache->tensors[t].layer] == stage)
+            pool->layers[pool->n_layers++] = call->model->layers[cache->tensors[t].layer].index;
+    pool->bytes = cache->given[stage];
     pool->page_bytes = pool->bytes / kva_max(pool->blocks, 1);
     return KVA_OK;
 }
@@ -79,13 +79,14 @@ enum kva_status kva_lcpp_allocation_fill(struct kva_call *call, const struct kva
     allocation->pools = kva_arena_alloc(call->arena, memory->n + 1, sizeof *allocation->pools);
     if (allocation->pools == NULL)
         return kva_fail_memory(call->error, memory->n * sizeof *allocation->pools);
-    for (size_t c = 0; c < memory->n && status == KVA_OK; c++) {
+    for (size_t c = 0; c < memory->n && status == KVA_OK; c++)
         status = add_layers(call, memory, &memory->caches[c], allocation);
-        if (status == KVA_OK && memory->caches[c].n_tensors > 0)
-            status = add_pool(call, memory, &memory->caches[c], &allocation->pools[allocation->n_pools++]);
-    }
     if (status == KVA_OK)
         status = kva_allocation_largest(call, allocation, &most);
+    for (size_t c = 0; c < memory->n && status == KVA_OK; c++)
+        if (memory->caches[c].n_tensors > 0)
+            status = add_pool(call, memory, &memory->caches[c], allocation->stage,
+                              &allocation->pools[allocation->n_pools++]);
     return status;
 }
 

@@ -13,7 +13,7 @@
 // A cache that the policy gives a layer: `rows` rows, `bytes` bytes for one sequence.
 struct owned {
     struct kva_cache cache;
-    uint32_t layer;
+    uint32_t layer, stage;
     uint64_t rows, bytes;
     size_t pool;
 };
@@ -158,6 +158,16 @@ static enum kva_status place(struct kva_call *call, struct kva_engine_allocation
     return status;
 }
 
+// Only what the rank that holds most has. Returns how many are left.
+static size_t keep_stage(struct owned *owned, size_t n_owned, uint32_t stage)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n_owned; i++)
+        if (owned[i].stage == stage)
+            owned[kept++] = owned[i];
+    return kept;
+}
+
 enum kva_status kva_policy_allocate(struct kva_call *call, const struct kva_policy *policy,
                                     struct kva_engine_allocation *allocation)
 {
@@ -175,7 +185,7 @@ enum kva_status kva_policy_allocate(struct kva_call *call, const struct kva_poli
             if (cache->kind == KVA_CACHE_NONE || (policy->shares && cache->reads_layer >= 0))
                 continue;
             struct owned *mine = &owned[n_owned++];
-            *mine = (struct owned){.cache = deployed(call, cache), .layer = layer->index};
+            *mine = (struct owned){.cache = deployed(call, cache), .layer = layer->index, .stage = out->stage};
             status = own(call, policy, layer->index, mine);
             if (status == KVA_OK && !kva_add_product(&out->bytes, mine->bytes, call->deployment->sequences))
                 status = kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL,
@@ -184,6 +194,9 @@ enum kva_status kva_policy_allocate(struct kva_call *call, const struct kva_poli
         }
     }
     if (status == KVA_OK)
-        status = make_pools(owned, n_owned, call->deployment, call->arena, allocation, call->error);
-    return status == KVA_OK ? kva_budget_simple(call, allocation) : status;
+        status = kva_budget_simple(call, allocation);
+    if (status == KVA_OK)
+        status = make_pools(owned, keep_stage(owned, n_owned, allocation->stage), call->deployment, call->arena,
+                            allocation, call->error);
+    return status;
 }

@@ -122,7 +122,7 @@ static enum kva_status make_pools(struct kva_call *call, const struct vllm_layou
 {
     const uint32_t stage = allocation->stage;
     allocation->n_pools = layout->n_groups;
-    allocation->pools = kva_arena_alloc(call->arena, layout->n_groups + 1, sizeof *allocation->pools);
+    allocation->pools = kva_arena_alloc(call->arena, layout->n_groups + 2, sizeof *allocation->pools);
     uint32_t *layers = kva_arena_alloc(call->arena, layout->n_entries + 1, sizeof *layers);
     if (allocation->pools == NULL || layers == NULL)
         return kva_fail_memory(call->error, layout->n_entries * sizeof *layers);
@@ -132,7 +132,7 @@ static enum kva_status make_pools(struct kva_call *call, const struct vllm_layou
         *pool = (struct kva_pool){.name = group_name(call->arena, layout, g),
                                   .layers = layers,
                                   .block_tokens = spec->kind == VLLM_STATE ? 0 : spec->block,
-                                  .page_bytes = layout->mixed ? layout->block_bytes[stage] : spec->page,
+                                  .page_bytes = layout->block_bytes[stage],  // of all layers of a group
                                   .blocks = blocks[layout->groups[g].spec]};
         layers += layout->groups[g].n_entries * (layout->by_stage ? layout->n_stages : 1);
         if (pool->name == NULL)
@@ -140,6 +140,11 @@ static enum kva_status make_pools(struct kva_call *call, const struct vllm_layou
         if (!kva_mul(pool->blocks, layout->block_bytes[stage], &pool->bytes))
             return too_large(call);
     }
+    if (layout->n_groups > 0)
+        allocation->pools[allocation->n_pools++] = (struct kva_pool){.name = "block that is never used",
+                                                                     .page_bytes = layout->block_bytes[stage],
+                                                                     .blocks = 1,
+                                                                     .bytes = layout->block_bytes[stage]};
     for (size_t e = 0; e < layout->n_entries; e++) {
         const struct vllm_entry *entry = &layout->entries[e];
         struct kva_pool *pool = &allocation->pools[entry->group];

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/budget.h"
 #include "engine/cache_bytes.h"
 #include "engine/engine.h"
 #include "engine/memory.h"
@@ -206,6 +207,8 @@ static enum kva_status fill(struct kva_atlas *atlas, struct kva_plan *plan, stru
         status = plan_naive(plan, call);
     if (status == KVA_OK)
         status = call->engine->allocate(call, &allocation);
+    if (status == KVA_OK && allocation.n_pools == 0)
+        status = kva_layer_pools(call, &allocation);
     if (status == KVA_OK && call->engine->print_lines != NULL)
         status = call->engine->print_lines(call, &allocation);
     if (status == KVA_OK)
