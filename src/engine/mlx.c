@@ -394,7 +394,7 @@ static enum kva_status kept_of_one(struct kva_call *call, uint64_t *bytes)
     for (size_t i = 0; i < model->n_layers; i++)
         for (size_t c = 0; c < model->layers[i].n_caches; c++) {
             const struct kva_cache *cache = &model->layers[i].caches[c];
-            struct chosen one;
+            struct chosen one = {0};
             enum kva_status status = KVA_OK;
             if (kva_cache_is_state(cache))
                 status = add_state(call, &choice, cache, bytes);

@@ -106,7 +106,7 @@ static enum kva_status resolve_quantization(struct kva_call *call)
 static enum kva_status resolve(struct kva_call *call)
 {
     const struct kva_transformers *behaviours = call->behaviours;
-    enum kva_transformers_cache kind;
+    enum kva_transformers_cache kind = KVA_TRANSFORMERS_DYNAMIC;
     enum kva_status status = kva_growing_native(call);
     if (status == KVA_OK)
         status = kva_resolve_common(call);
@@ -319,7 +319,7 @@ static enum kva_status add_conv_everywhere(struct kva_call *call, const struct r
 
 static enum kva_status lay_out(struct kva_call *call, struct kva_engine_allocation *allocation)
 {
-    enum kva_transformers_cache kind;
+    enum kva_transformers_cache kind = KVA_TRANSFORMERS_DYNAMIC;
     enum kva_status status = kva_transformers_class(call, &kind);
     const struct rules rules = rules_of(call, kind);
     for (size_t i = 0; i < call->model->n_layers && status == KVA_OK; i++) {
