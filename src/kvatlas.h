@@ -405,6 +405,8 @@ struct kva_quantity {
 // The value of field `index` (< kva_n_deployment_flags()), named as in struct kva_deployment. False: nothing was said.
 bool kva_deployment_get(const struct kva_deployment *deployment, size_t index, struct kva_quantity *value);
 
+// The main spelling of the flag that sets field `name` ("kv_type"); NULL: no such field.
+const char *kva_deployment_flag_of(const char *name);
 // Does the engine `engine` ("vllm") have the setting of field `index`? What it does not have is nothing to it: a plan
 // says so.
 bool kva_deployment_flag_is_of(size_t index, const char *engine);

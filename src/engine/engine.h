@@ -28,7 +28,10 @@ struct kva_call {
     const struct kva_model *model;
     struct kva_deployment *deployment;
     struct kva_kv_type kv_format;  // bytes of the cache's rows; set by kva_resolve_kv_type
-    struct kva_arena *arena;       // lives as long as the plan
+    // With data-parallel attention: the ranks that share the heads of a sequence, and how many such groups there are,
+    // all among the tp ranks. Set by resolve; 0: tp and dp.
+    uint64_t attention_tp, attention_groups;
+    struct kva_arena *arena;  // lives as long as the plan
     struct kva_assumptions assumptions;
     struct kva_prints prints;
     void *own;  // the engine's: what one of its functions leaves for the next, in the arena
@@ -63,6 +66,7 @@ struct kva_engine {
     size_t n_behaviours;
     size_t behaviours_size;  // of the struct that they fill; 0: a built-in policy, without versions
     bool any_context;        // starts with a context beyond the model's limit as with any other
+    bool any_architecture;   // plans an architecture whether or not the version runs it: nobody checked
     bool picks_context;      // takes `auto` for the context: the largest that fits its budget
     // Fills the blanks of call->deployment and records each with kva_assume. Refuses contradictions.
     enum kva_status (*resolve)(struct kva_call *call);

@@ -292,6 +292,14 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
+const char *kva_deployment_flag_of(const char *name)
+{
+    for (size_t f = 0; f < N_FIELDS; f++)
+        if (strcmp(FIELDS[f].name, name) == 0)
+            return FIELDS[f].flag.names[0];
+    return NULL;
+}
+
 bool kva_deployment_flag_is_of(size_t index, const char *engine)
 {
     return FIELDS[index].engines == NULL || has_word(FIELDS[index].engines, engine);

@@ -45,6 +45,10 @@ enum kva_status kva_resolve_gpu(struct kva_call *call)
 {
     struct kva_deployment *deployment = call->deployment;
     enum kva_status status = KVA_OK;
+    enum { LEAST = 64 << 20 };
+    if (deployment->gpu_bytes > 0 && deployment->gpu_bytes < LEAST)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "gpu_bytes",
+                        "%llu bytes are the memory of no GPU; write 80GiB", (unsigned long long)deployment->gpu_bytes);
     if (deployment->gpu == NULL && deployment->gpu_facts == NULL)
         return KVA_OK;
     if (deployment->gpu_facts == NULL && call->atlas == NULL)

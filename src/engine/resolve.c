@@ -194,10 +194,10 @@ enum kva_status kva_resolve_kv_type(struct kva_call *call)
 enum kva_status kva_resolve_budget(struct kva_call *call)
 {
     const struct kva_deployment *deployment = call->deployment;
-    if (deployment->kv_bytes > 0 || deployment->gpu_bytes == 0 || call->engine->budget == NULL)
+    if (deployment->gpu_bytes == 0 || call->engine->budget == NULL)
         return KVA_OK;
     enum kva_status status = kva_resolve_weights(call);
     if (status == KVA_OK)
         status = kva_allowances_fill(call);
-    return status == KVA_OK ? call->engine->budget(call) : status;
+    return status == KVA_OK && deployment->kv_bytes == 0 ? call->engine->budget(call) : status;
 }

@@ -214,6 +214,10 @@ static enum kva_status check_ranks(struct kva_call *call)
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, "dp_attention",
                         "%llu tensor ranks cannot be divided among %llu ranks of data-parallel attention",
                         (unsigned long long)deployment->tp, (unsigned long long)deployment->dp);
+    if (deployment->dp_attention == KVA_ON) {
+        call->attention_groups = deployment->dp;
+        call->attention_tp = deployment->tp / deployment->dp;
+    }
     return KVA_OK;
 }
 
@@ -282,6 +286,7 @@ static enum kva_status print_lines(struct kva_call *call, const struct kva_engin
 
 const struct kva_engine kva_engine_sglang = {
     .id = "sglang",
+    .any_architecture = true,
     .behaviours = BEHAVIOURS,
     .n_behaviours = sizeof BEHAVIOURS / sizeof *BEHAVIOURS,
     .behaviours_size = sizeof(struct sglang),

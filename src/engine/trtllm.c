@@ -125,6 +125,15 @@ static enum kva_status check_ranks(struct kva_call *call)
     if (call->deployment->dcp > 1 || call->deployment->pcp > 1)
         return kva_fail(call->error, KVA_REFUSED, NULL, "dcp",
                         "how TensorRT-LLM deals out blocks for context parallelism was not read");
+    const struct kva_value *heads = kva_model_value(call->model, "heads");
+    const uint64_t tp = call->deployment->tp;
+    if (call->deployment->dp_attention == KVA_ON) {
+        call->attention_groups = tp;
+        call->attention_tp = 1;
+    } else if (heads != NULL && heads->count % tp != 0)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "tp",
+                        "%llu attention heads cannot be divided among %llu tensor ranks",
+                        (unsigned long long)heads->count, (unsigned long long)tp);
     return KVA_OK;
 }
 
@@ -229,6 +238,7 @@ static enum kva_status print_lines(struct kva_call *call, const struct kva_engin
 
 const struct kva_engine kva_engine_trtllm = {
     .id = "tensorrt-llm",
+    .any_architecture = true,
     .behaviours = BEHAVIOURS,
     .n_behaviours = sizeof BEHAVIOURS / sizeof *BEHAVIOURS,
     .behaviours_size = sizeof(struct trtllm),

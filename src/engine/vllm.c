@@ -246,6 +246,7 @@ static enum kva_status allocate(struct kva_call *call, struct kva_engine_allocat
 
 const struct kva_engine kva_engine_vllm = {
     .id = "vllm",
+    .any_architecture = true,
     .picks_context = true,
     .behaviours = vllm_behaviour_table,
     .n_behaviours = VLLM_N_BEHAVIOURS,

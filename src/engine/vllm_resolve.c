@@ -34,6 +34,31 @@ static enum kva_status refuse_unplanned(struct kva_call *call)
     return KVA_OK;
 }
 
+// config/model.py verify_with_parallel_config: without latent attention a rank deals out rows only where KV heads are
+// replicated, among the ranks that hold the same one.
+static enum kva_status check_grouped_heads(struct kva_call *call)
+{
+    const struct kva_value *heads = kva_model_value(call->model, "heads");
+    const struct kva_value *kv_heads = kva_model_value(call->model, "kv_heads");
+    const uint64_t tp = call->deployment->tp, dcp = call->deployment->dcp;
+    if (vllm_has(call, KVA_CACHE_LATENT) || heads == NULL || kv_heads == NULL || kv_heads->count == 0)
+        return KVA_OK;
+    if (tp <= kv_heads->count)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "dcp",
+                        "tensor parallel size %llu must be greater than total num kv heads %llu when enable decode "
+                        "context parallel for GQA/MQA",
+                        (unsigned long long)tp, (unsigned long long)kv_heads->count);
+    if (dcp > tp / kv_heads->count)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "dcp",
+                        "decode context parallel size must less than or equal to max dcp size %llu",
+                        (unsigned long long)(tp / kv_heads->count));
+    if (heads->count / kv_heads->count % dcp != 0)
+        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "dcp",
+                        "Total number of query heads per kv head (%llu) must be divisible by dcp world size (%llu)",
+                        (unsigned long long)(heads->count / kv_heads->count), (unsigned long long)dcp);
+    return KVA_OK;
+}
+
 static enum kva_status check_ranks(struct kva_call *call)
 {
     const struct kva_deployment *deployment = call->deployment;
@@ -52,7 +77,7 @@ static enum kva_status check_ranks(struct kva_call *call)
     if (dcp > 1 && (vllm_has(call, KVA_CACHE_SLIDING) || vllm_has(call, KVA_CACHE_CHUNKED)) &&
         deployment->hybrid_manager != KVA_OFF)
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, "dcp", "DCP not support sliding window.");
-    return KVA_OK;
+    return dcp > 1 ? check_grouped_heads(call) : KVA_OK;
 }
 
 // ---------------------------------------------------------------- blocks and groups

@@ -1,4 +1,5 @@
 // A plan: what the architecture needs beside what a policy allocates, per layer and in total.
+#include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -22,12 +23,18 @@ static enum kva_status too_large(struct kva_error *error, const struct kva_plan 
                     kva_human_count(plan->deployment.context, context));
 }
 
+// The ranks that share the heads of a sequence.
+static uint64_t attention_tp(const struct kva_call *call)
+{
+    return call->attention_tp > 0 ? call->attention_tp : call->deployment->tp;
+}
+
 // naive = layers x kv_heads x (k_dim + v_dim) x bytes x context x sequences, whatever the layers are; on a rank the
 // layers of a stage and the heads of a share
 static enum kva_status plan_naive(struct kva_plan *plan, const struct kva_call *call)
 {
     const struct kva_model *model = plan->model;
-    const uint64_t heads = kva_heads_ceil(model->naive_kv_heads, plan->deployment.tp),
+    const uint64_t heads = kva_heads_ceil(model->naive_kv_heads, attention_tp(call)),
                    layers = kva_ceil_div(model->n_layers, plan->deployment.pp);
     uint64_t row;
     if (!kva_kv_row_bytes(&call->kv_format, heads, model->naive_k_dim, model->naive_v_dim, &row) ||
@@ -41,7 +48,7 @@ static enum kva_status plan_naive(struct kva_plan *plan, const struct kva_call *
 static enum kva_status count_next_token(struct kva_plan *plan, const struct kva_call *call,
                                         const struct kva_cache *cache)
 {
-    const struct kva_cache share = kva_cache_on_rank(cache, plan->deployment.tp);
+    const struct kva_cache share = kva_cache_on_rank(cache, attention_tp(call));
     uint64_t context = plan->deployment.context, row;
     if (!kva_cache_has_rows(cache) || (kva_cache_has_window(cache) && context >= cache->window))
         return KVA_OK;
@@ -69,7 +76,7 @@ static enum kva_status plan_cache(struct kva_plan *plan, const struct kva_call *
 {
     const struct kva_deployment *deployment = &plan->deployment;
     uint64_t bytes, whole;
-    enum kva_status status = need_of(call, cache, deployment->tp, deployment->dcp, &bytes);
+    enum kva_status status = need_of(call, cache, attention_tp(call), deployment->dcp, &bytes);
     if (status != KVA_OK)
         return status;
     bool shared = cache->reads_layer >= 0;
@@ -122,13 +129,34 @@ static enum kva_status plan_layers(struct kva_plan *plan, const struct kva_call 
     return KVA_OK;
 }
 
+// Bytes for caches that a person gave must have room beside the weights as well.
+static bool check_memory(struct kva_plan *plan, const struct kva_call *call)
+{
+    const struct kva_deployment *deployment = &plan->deployment;
+    char takes[KVA_HUMAN], has[KVA_HUMAN];
+    uint64_t total = kva_max(plan->capacity.reserved, plan->allocated - plan->outside);
+    if (!plan->capacity.known || !plan->capacity.fits || deployment->gpu_bytes == 0 ||
+        deployment->weight_bytes == KVA_UNKNOWN || deployment->kv_short > 0)
+        return true;
+    if (kva_add(total, deployment->weight_bytes, &total) && kva_add(total, deployment->activation_bytes, &total) &&
+        kva_add(total, deployment->other_bytes, &total) && total <= deployment->gpu_bytes)
+        return true;
+    plan->capacity.fits = false;
+    if (plan->capacity.refusal == NULL)
+        plan->capacity.refusal =
+            kva_arena_printf(call->arena, "out of memory: weights, allowances and caches take %s, and a GPU has %s",
+                             kva_human_bytes(total, takes), kva_human_bytes(deployment->gpu_bytes, has));
+    return plan->capacity.refusal != NULL;
+}
+
 // All ranks: every stage's layers on each of its tp ranks, for each replica.
 static enum kva_status plan_totals(struct kva_plan *plan, const struct kva_call *call,
                                    const struct kva_engine_allocation *allocation)
 {
     const struct kva_deployment *deployment = &plan->deployment;
-    uint64_t replicas = deployment->dp, of_stages = 0;
-    bool fits = kva_mul3(deployment->tp, deployment->pp, deployment->dp, &plan->ranks) &&
+    const bool inside = call->attention_groups > 0;
+    uint64_t replicas = inside ? call->attention_groups : deployment->dp, of_stages = 0;
+    bool fits = kva_mul3(deployment->tp, deployment->pp, inside ? 1 : deployment->dp, &plan->ranks) &&
                 kva_add(plan->allocated, allocation->unassigned, &plan->allocated) &&
                 kva_mul(plan->total_need, replicas, &plan->total_need) &&
                 kva_mul(allocation->unassigned, deployment->pp, &of_stages);
@@ -142,6 +170,8 @@ static enum kva_status plan_totals(struct kva_plan *plan, const struct kva_call 
     plan->outside = allocation->outside;
     plan->peak = allocation->peak;
     plan->capacity = allocation->capacity;
+    if (!check_memory(plan, call))
+        return kva_fail_memory(call->error, 256);
     // most engines do not start with more than the model's limit unless they are made to
     if (plan->capacity.max_context != KVA_UNKNOWN && plan->model->context_limit > 0 && !call->engine->any_context)
         plan->capacity.max_context =
@@ -175,6 +205,9 @@ static enum kva_status open_engine(struct kva_atlas *atlas, struct kva_plan *pla
 static enum kva_status note_unused(struct kva_call *call)
 {
     enum kva_status status = KVA_OK;
+    if (call->engine->any_architecture && *call->model->architecture != '\0')
+        status = kva_assume(call, "%s %s runs %s: that was not checked", call->version->file->name,
+                            call->version->version, call->model->architecture);
     for (size_t f = 0; status == KVA_OK && f < kva_n_deployment_flags(); f++) {
         struct kva_quantity said;
         if (kva_deployment_get(call->deployment, f, &said) && !kva_deployment_flag_is_of(f, call->engine->id))
@@ -231,6 +264,14 @@ static enum kva_status fill(struct kva_atlas *atlas, struct kva_plan *plan, stru
     return KVA_OK;
 }
 
+// A complaint about a field of the deployment is one about the flag that sets it.
+static void name_flag(struct kva_error *error)
+{
+    const char *flag = error != NULL && error->file[0] == '\0' ? kva_deployment_flag_of(error->key) : NULL;
+    if (flag != NULL)
+        snprintf(error->key, sizeof error->key, "%s", flag);
+}
+
 enum kva_status kva_plan_make(struct kva_atlas *atlas, const struct kva_model *model,
                               const struct kva_deployment *deployment, struct kva_plan **plan, struct kva_error *error)
 {
@@ -248,9 +289,10 @@ enum kva_status kva_plan_make(struct kva_atlas *atlas, const struct kva_model *m
     struct kva_call call = {
         .atlas = atlas, .model = model, .deployment = &made->deployment, .arena = arena, .error = error};
     enum kva_status status = fill(atlas, made, &call);
-    if (status != KVA_OK)
+    if (status != KVA_OK) {
+        name_flag(error);
         kva_arena_free(arena);
-    else
+    } else
         *plan = made;
     return status;
 }

@@ -206,10 +206,11 @@ static size_t count_stated(const struct kva_check_call *call, const char *id, si
 // What older wordings call the pool.
 static bool of_capacity(const struct kva_plan *plan, const char *name, struct kva_quantity *quantity)
 {
-    // several pools may share their blocks, and then nothing is said
-    uint64_t blocks = 0;
-    if (plan->n_pools == 1 && plan->pools[0].blocks > 0 && plan->pools[0].bytes >= plan->pools[0].blocks)
-        blocks = plan->capacity.reserved / (plan->pools[0].bytes / plan->pools[0].blocks);
+    // where all pools have blocks of one size they share them
+    uint64_t blocks =
+        plan->n_pools > 0 && plan->pools[0].page_bytes > 0 ? plan->capacity.reserved / plan->pools[0].page_bytes : 0;
+    for (size_t p = 1; p < plan->n_pools; p++)
+        blocks = plan->pools[p].page_bytes == plan->pools[0].page_bytes ? blocks : 0;
     *quantity = kva_count_of(name, KVA_UNKNOWN);
     if (!plan->capacity.known)
         return false;
