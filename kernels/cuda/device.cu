@@ -55,8 +55,7 @@ static cudaError_t prepare_kernels(void)
 
 static enum kva_status open_blas(struct kva_device *device, struct kva_error *error)
 {
-    const cublasMath_t math =
-        (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+    const cublasMath_t math = (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
     const char *call = "cublasCreate";
     cublasStatus_t status = cublasCreate(&device->blas);
     if (status != CUBLAS_STATUS_SUCCESS)

@@ -341,7 +341,8 @@ END_TEST
 START_TEST(test_nothing_is_assumed_when_all_is_said)
 {
     const struct kva_model model = phi4_mini();
-    const struct kva_deployment deployment = {.engine = "full", .context = 1024, .sequences = 2, .kv_dtype = KVA_BF16, .model_dtype = KVA_BF16};
+    const struct kva_deployment deployment = {
+        .engine = "full", .context = 1024, .sequences = 2, .kv_dtype = KVA_BF16, .model_dtype = KVA_BF16};
     struct kva_plan *plan;
     ck_assert_int_eq(kva_plan_make(NULL, &model, &deployment, &plan, NULL), KVA_OK);
     ck_assert_uint_eq(plan->n_assumed, 0);
