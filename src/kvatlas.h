@@ -112,6 +112,7 @@ struct kva_cache {
     uint32_t kv_heads, k_dim, v_dim;
     uint64_t window;      // tokens, the current one included; 0 when the layer has no window
     bool window_inert;    // the window can never bind: `kind` is then KVA_CACHE_FULL
+    bool window_long;     // it is inert only since no context within the model's limit is longer; beyond, it binds
     uint32_t ratio;       // tokens that one row stands for: floor(tokens / ratio) rows; 1 for nearly every cache
     bool shared_kv;       // keys and values are one tensor, counted as k_dim; v_dim is 0
     uint64_t length;      // KVA_CACHE_CROSS: rows, the encoder's output; 0: the config does not tell
@@ -502,6 +503,7 @@ struct kva_print_line {
 // What the memory of a rank holds. Nothing of it is known without a budget (a GPU, or bytes for caches).
 struct kva_capacity {
     bool known;
+    bool estimated;     // the budget is what weights and allowances leave of a GPU, and not a number that was given
     uint64_t budget;    // bytes for caches on one rank
     uint64_t reserved;  // of these, what the engine sets aside at start
     uint64_t tokens;    // as the engine prints it

@@ -25,7 +25,8 @@ uint64_t kva_cache_full_rows(const struct kva_cache *cache, uint64_t context)
 
 uint64_t kva_cache_rows(const struct kva_cache *cache, uint64_t context)
 {
-    return kva_cache_full_rows(cache, kva_cache_has_window(cache) ? kva_min(cache->window, context) : context);
+    const bool binds = kva_cache_has_window(cache) || cache->window_long;
+    return kva_cache_full_rows(cache, binds ? kva_min(cache->window, context) : context);
 }
 
 enum kva_status kva_cache_token_bytes(const struct kva_cache *cache, const struct kva_kv_type *format, uint64_t *bytes,

@@ -31,6 +31,7 @@ struct kva_call {
     // With data-parallel attention: the ranks that share the heads of a sequence, and how many such groups there are,
     // all among the tp ranks. Set by resolve; 0: tp and dp.
     uint64_t attention_tp, attention_groups;
+    bool budget_given;        // kv_bytes was said, and is not what a GPU leaves
     struct kva_arena *arena;  // lives as long as the plan
     struct kva_assumptions assumptions;
     struct kva_prints prints;

@@ -77,10 +77,8 @@ enum kva_status kva_growing_prompt(struct kva_call *call)
 
 bool kva_growing_has_window(const struct kva_model *model, const struct kva_cache *cache)
 {
-    if (kva_cache_has_window(cache))
-        return true;
-    return cache->window_inert && cache->window > 0 && model->context_limit > 0 &&
-           cache->window >= model->context_limit;
+    (void)model;
+    return kva_cache_has_window(cache) || cache->window_long;
 }
 
 enum kva_status kva_growing_latent(struct kva_call *call, struct kva_cache *cache)

@@ -156,12 +156,36 @@ static bool is_auto(const char *typed)
     return typed == NULL || strcmp(typed, "auto") == 0;
 }
 
+// Scales that a checkpoint brings choose the type of the cache where the engine has a rule kv_scales for its method.
+// (vLLM utils/torch_utils.py resolve_kv_cache_dtype_string; SGLang mem_cache/kv_cache_dtype.py)
+static enum kva_status take_scales(struct kva_call *call)
+{
+    struct kva_deployment *deployment = call->deployment;
+    const char *scales = call->model->kv_scales, *method = call->model->quant_method;
+    const char *takes = scales != NULL ? kva_rule(call, "kv_scales", method) : NULL;
+    const bool silent = deployment->kv_dtype == KVA_DTYPE_NONE && is_auto(deployment->kv_type);
+    if (takes == NULL && scales != NULL && silent && call->engine->any_architecture)
+        return kva_assume(call,
+                          "the checkpoint has scales for a cache of %s; whether %s %s takes them is not known: it is "
+                          "planned without, --kv-dtype %s with them",
+                          scales, call->version->file->name, call->version->version, scales);
+    if (scales != NULL && strcmp(scales, "fp8") == 0 && kva_kv_type_find(call, scales) == NULL)
+        scales = "fp8_e4m3";  // as engines name it that have no word for either
+    if (takes == NULL || (!silent && strcmp(takes, "always") != 0) || kva_kv_type_find(call, scales) == NULL)
+        return KVA_OK;
+    deployment->kv_type = scales;
+    return kva_assume(call, "KV dtype %s: the checkpoint has scales for it, of %s%s", scales, method,
+                      silent ? "" : ", whatever is asked for");
+}
+
 enum kva_status kva_resolve_kv_type(struct kva_call *call)
 {
     struct kva_deployment *deployment = call->deployment;
     const char *key = call->model->dtype_key;
     key = key != NULL && *key != '\0' ? key : "the model";
-    enum kva_status status = resolve_model_dtype(call);
+    enum kva_status status = take_scales(call);
+    if (status == KVA_OK)
+        status = resolve_model_dtype(call);
     if (status != KVA_OK)
         return status;
     if (is_auto(deployment->kv_type) && deployment->kv_dtype == KVA_DTYPE_NONE) {

@@ -229,6 +229,21 @@ static const char *why(const struct kva_call *call, const struct sglang_shape *s
     return "a padding page, and the table of the requests' tokens";
 }
 
+// With a budget the table of requests is made for what the pool holds, not for what is asked.
+static enum kva_status requests_of_pool(struct kva_call *call, const struct sglang_shape *shape,
+                                        struct sglang_sizes *sizes)
+{
+    const struct kva_deployment *deployment = call->deployment;
+    struct sglang_sizes pool;
+    if (deployment->kv_bytes == 0 && deployment->kv_tokens == 0)
+        return KVA_OK;
+    enum kva_status status = sglang_sizes_of(call, shape, deployment->kv_bytes > 0 ? deployment->kv_bytes : UINT64_MAX,
+                                             deployment->kv_tokens, &pool);
+    if (status == KVA_OK && pool.refusal == NULL)
+        sizes->requests = pool.requests;
+    return status;
+}
+
 enum kva_status sglang_allocate(struct kva_call *call, struct kva_engine_allocation *allocation)
 {
     struct sglang_shape shape;
@@ -238,6 +253,8 @@ enum kva_status sglang_allocate(struct kva_call *call, struct kva_engine_allocat
     enum kva_status status = sglang_shape_of(call, &shape);
     if (status == KVA_OK)
         status = sglang_sizes_asked(call, &shape, &sizes);
+    if (status == KVA_OK)
+        status = requests_of_pool(call, &shape, &sizes);
     if (status != KVA_OK)
         return status;
     if (!sglang_tables(call, &shape, &sizes, &table, &map))
@@ -250,8 +267,9 @@ enum kva_status sglang_allocate(struct kva_call *call, struct kva_engine_allocat
     if (status == KVA_OK)
         status = fill_capacity(call, &shape, allocation);
     if (status == KVA_OK)
-        status = kva_assume(call, "a table of tokens for %llu requests, %s%s: it is not paid from the pools' budget",
-                            (unsigned long long)sizes.requests, kva_human_bytes(table + map, human),
+        status = kva_assume(call, "a table of tokens for %llu request%s, %s%s: it is not paid from the pools' budget",
+                            (unsigned long long)sizes.requests, sizes.requests == 1 ? "" : "s",
+                            kva_human_bytes(table + map, human),
                             sglang_max_running(call) > 0 ? "" : " (SGLang's estimate from tokens and context)");
     allocation->outside = table + map;
     allocation->overpay_why = why(call, &shape);

@@ -340,22 +340,6 @@ static enum kva_status resolve_budget(struct kva_call *call)
     return fit_context(call);
 }
 
-// Scales that a checkpoint brings choose the type of the cache. (resolve_kv_cache_dtype_string of utils/torch_utils.py,
-// Attention.__init__)
-static enum kva_status take_scales(struct kva_call *call)
-{
-    struct kva_deployment *deployment = call->deployment;
-    const char *scales = call->model->kv_scales;
-    const char *takes = scales != NULL ? kva_rule(call, "kv_scales", call->model->quant_method) : NULL;
-    const bool silent = deployment->kv_dtype == KVA_DTYPE_NONE &&
-                        (deployment->kv_type == NULL || strcmp(deployment->kv_type, "auto") == 0);
-    if (takes == NULL || (!silent && strcmp(takes, "always") != 0) || kva_kv_type_find(call, scales) == NULL)
-        return KVA_OK;
-    deployment->kv_type = scales;
-    return kva_assume(call, "KV dtype %s: the checkpoint has scales for it, of %s%s", scales, call->model->quant_method,
-                      silent ? "" : ", whatever is asked for");
-}
-
 // What is asked of the model again and again.
 static enum kva_status look_at_model(struct kva_call *call)
 {
@@ -374,8 +358,8 @@ static enum kva_status look_at_model(struct kva_call *call)
 enum kva_status vllm_resolve(struct kva_call *call)
 {
     static enum kva_status (*const STEPS[])(struct kva_call *) = {
-        take_scales, kva_resolve_common, look_at_model, refuse_unplanned, resolve_block,  resolve_hybrid,
-        check_ranks, resolve_states,     resolve_batch, resolve_encoder,  resolve_budget,
+        kva_resolve_common, look_at_model,  refuse_unplanned, resolve_block,   resolve_hybrid,
+        check_ranks,        resolve_states, resolve_batch,    resolve_encoder, resolve_budget,
     };
     if (vllm_is_v0(call))
         return vllm_v0_resolve(call);

@@ -174,7 +174,7 @@ static enum kva_status add_window(struct kva_build *build, const char *formula, 
         ending = ", no window";
     } else if (cache->kind == KVA_CACHE_SLIDING && build->model->context_limit > 0 &&
                cache->window >= build->model->context_limit) {
-        cache->window_inert = true;
+        cache->window_inert = cache->window_long = true;
         ending = ", never binds: not less than the context limit";
     }
     if (cache->window_inert)

@@ -50,7 +50,7 @@ static enum kva_status count_next_token(struct kva_plan *plan, const struct kva_
 {
     const struct kva_cache share = kva_cache_on_rank(cache, attention_tp(call));
     uint64_t context = plan->deployment.context, row;
-    if (!kva_cache_has_rows(cache) || (kva_cache_has_window(cache) && context >= cache->window))
+    if (!kva_cache_has_rows(cache) || ((kva_cache_has_window(cache) || cache->window_long) && context >= cache->window))
         return KVA_OK;
     enum kva_status status = kva_cache_token_bytes(&share, &call->kv_format, &row, call->error);
     if (status == KVA_OK && !kva_add(plan->bytes_per_token, row, &plan->bytes_per_token))
@@ -170,6 +170,7 @@ static enum kva_status plan_totals(struct kva_plan *plan, const struct kva_call 
     plan->outside = allocation->outside;
     plan->peak = allocation->peak;
     plan->capacity = allocation->capacity;
+    plan->capacity.estimated = plan->capacity.known && !call->budget_given && deployment->gpu_bytes > 0;
     if (!check_memory(plan, call))
         return kva_fail_memory(call->error, 256);
     // most engines do not start with more than the model's limit unless they are made to
@@ -206,7 +207,7 @@ static enum kva_status note_unused(struct kva_call *call)
 {
     enum kva_status status = KVA_OK;
     if (call->engine->any_architecture && *call->model->architecture != '\0')
-        status = kva_assume(call, "%s %s runs %s: that was not checked", call->version->file->name,
+        status = kva_assume(call, "whether %s %s runs %s at all was not checked", call->version->file->name,
                             call->version->version, call->model->architecture);
     for (size_t f = 0; status == KVA_OK && f < kva_n_deployment_flags(); f++) {
         struct kva_quantity said;
@@ -229,6 +230,7 @@ static enum kva_status fill(struct kva_atlas *atlas, struct kva_plan *plan, stru
     if (plan->layers == NULL || allocation.layers == NULL)
         return kva_fail_memory(call->error, model->n_layers * sizeof *plan->layers);
     plan->n_layers = model->n_layers;
+    call->budget_given = call->deployment->kv_bytes > 0;
     status = note_unused(call);
     if (status == KVA_OK)
         status = kva_resolve_gpu(call);

@@ -197,7 +197,9 @@ static void prints(struct kva_page *page, const struct kva_plan *plan)
         return;
     for (size_t p = 0; p < plan->n_prints; p++)
         lines[p] = plan->prints[p].text;
-    const char *heading = kva_arena_printf(page->arena, "%s will print", kva_engine_words(page, plan));
+    const char *heading =
+        kva_arena_printf(page->arena, "%s will print%s", kva_engine_words(page, plan),
+                         plan->capacity.estimated ? ", if weights and allowances are as assumed" : "");
     page->out->failed = page->out->failed || heading == NULL;
     if (heading != NULL)
         kva_page_list(page, heading, lines, plan->n_prints);
@@ -236,6 +238,7 @@ static void comparison(struct kva_page *page, const struct kva_plan_set *subject
 {
     struct kva_table table = kva_page_new_table(page);
     const struct kva_plan *first = subject->plans[0];
+    char digits[KVA_HUMAN];
     kva_table_column(&table, "policy", false);
     kva_table_column(&table, "allocated", true);
     kva_table_column(&table, "bytes", true);
@@ -255,7 +258,12 @@ static void comparison(struct kva_page *page, const struct kva_plan_set *subject
         comparison_row(page, &table, kva_engine_words(page, plan), plan->allocated, most);
         kva_table_bytes(&table, plan->overpay);
         kva_table_cell(&table, "%.3f", plan->overpay_ratio);
-        kva_table_cell(&table, "%s", kva_overpay_words(page, plan));
+        const char *why = kva_overpay_words(page, plan);
+        if (plan->need == first->need)
+            kva_table_cell(&table, "%s", why);
+        else
+            kva_table_cell(&table, "%s cache, of which the need is %s B%s%s", plan->deployment.kv_type,
+                           kva_human_count(plan->need, digits), *why != '\0' ? ": " : "", why);
     }
     title(page, first, "");
     kva_page_table(page, &table);

@@ -120,6 +120,7 @@ static void emit_capacity(struct kva_emit *emit, const struct kva_plan *plan)
     kva_emit_open(emit, "capacity", '{');
     const uint64_t budget = plan->deployment.kv_short > 0 ? 0 : capacity->budget;
     kva_emit_count(emit, "kv_budget_bytes", capacity->known ? budget : KVA_UNKNOWN);
+    kva_emit_text(emit, "budget_basis", !capacity->known ? NULL : capacity->estimated ? "allowances" : "given");
     kva_emit_count(emit, "missing_bytes", plan->deployment.kv_short);
     kva_emit_count(emit, "reserved_bytes", capacity->known ? capacity->reserved : KVA_UNKNOWN);
     kva_emit_count(emit, "tokens", capacity->known ? capacity->tokens : KVA_UNKNOWN);

@@ -18,7 +18,7 @@ const char *kva_overpay_words(struct kva_page *page, const struct kva_plan *plan
     char peak[KVA_HUMAN];
     const char *why = plan->overpay_why;
     if (plan->allocated < plan->need)
-        why = "less than the need: some of it is kept in smaller types than the config's";
+        why = "less than the need, which counts every row in the cache's type";
     if (plan->peak <= plan->allocated)
         return why;
     why = kva_arena_printf(page->arena, "%s%sholds %s while a prompt is fed in", why, *why != '\0' ? "; " : "",

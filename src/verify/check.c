@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "verify/check.h"
 
 const char *kva_verdict_name(enum kva_verdict verdict)
@@ -199,6 +200,17 @@ static enum kva_status compare_all(struct kva_check_call *call, const struct kva
 
 // ---------------------------------------------------------------- the whole
 
+// A log is not trusted: it names models, directories, config.json and GGUF files, and not standard input or other
+// files.
+static bool may_be_opened(const char *name)
+{
+    const char *last = strrchr(name, '/');
+    const char *dot = strrchr(name, '.');
+    last = last != NULL ? last + 1 : name;
+    return *name != '-' &&
+           (!kva_is_file(name) || strcmp(last, "config.json") == 0 || (dot != NULL && strcmp(dot, ".gguf") == 0));
+}
+
 static enum kva_status open_model(struct kva_atlas *atlas, const struct kva_check_options *options, struct kva_log *log,
                                   const struct kva_log_engine_part *part, struct kva_check_result *result,
                                   struct kva_error *error)
@@ -211,6 +223,10 @@ static enum kva_status open_model(struct kva_atlas *atlas, const struct kva_chec
     if (name == NULL && part->model_line == 0)
         return kva_fail(error, KVA_BAD_INPUT, NULL, "model",
                         "the log does not name the model; name it with --model MODEL");
+    if (name == NULL && !may_be_opened(part->model))
+        return kva_fail(error, KVA_BAD_INPUT, NULL, "model",
+                        "line %" PRIu64 " names '%.100s', which is no model that a log may open; name it with --model",
+                        part->model_line, part->model);
     if (name == NULL) {
         name = part->model;
         kva_log_note(log, "model %s: line %" PRIu64 " names it", name, part->model_line);

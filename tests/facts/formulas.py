@@ -103,9 +103,12 @@ def limit(c):
 
 
 def windowed(c, w, n):
-    """A window that never binds (w >= the context limit) is inert and its layer full here; so is none at all."""
-    if not w or (limit(c) and w >= limit(c)):
+    """A window that never binds (w >= the context limit) is inert and its layer full here, until somebody asks for a
+    context beyond the limit; without a window it is full for good."""
+    if not w:
         return Layer("F", ("grow", n))
+    if limit(c) and w >= limit(c):
+        return Layer("F", ("window", w, n))
     return Layer("S", ("window", w, n))
 
 
