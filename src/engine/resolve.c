@@ -124,6 +124,10 @@ static enum kva_status resolve_model_dtype(struct kva_call *call)
     if (call->model->dtype == KVA_F32 && !said && (deployment->model_dtype = float32_as(call)) != KVA_F32)
         return kva_assume(call, "dtype %s: what %s runs a float32 model in unless --dtype says otherwise",
                           kva_dtype_name(deployment->model_dtype), call->version->file->name);
+    if (call->model->dtype == KVA_F32 && !said && call->engine->any_architecture)
+        return kva_assume(call,
+                          "dtype f32 as the config says: whether %s runs it in fewer bytes is not known (--dtype)",
+                          call->version->file->name);
     if (deployment->model_dtype != KVA_DTYPE_NONE)
         return KVA_OK;
     deployment->model_dtype = KVA_BF16;

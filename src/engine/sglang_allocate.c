@@ -199,7 +199,7 @@ static bool masks_windows(const struct kva_call *call, const struct sglang_shape
     for (size_t i = 0; !shape->hybrid && i < call->model->n_layers; i++)
         for (size_t c = 0; c < call->model->layers[i].n_caches; c++) {
             const struct kva_cache *cache = &call->model->layers[i].caches[c];
-            if ((cache->kind == KVA_CACHE_SLIDING || cache->kind == KVA_CACHE_CHUNKED) &&
+            if ((cache->kind == KVA_CACHE_SLIDING || cache->kind == KVA_CACHE_CHUNKED || cache->window_long) &&
                 cache->window < call->deployment->context)
                 return true;
         }

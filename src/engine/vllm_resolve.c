@@ -334,8 +334,11 @@ static enum kva_status resolve_budget(struct kva_call *call)
     if (deployment->auto_context && !vllm_has_budget(call) && deployment->gpu_bytes == 0)
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, "context",
                         "'auto' fits the context to a budget: name a GPU or give --kv-bytes");
-    if (deployment->kv_bytes == 0)
-        return KVA_OK;
+    enum kva_status status = KVA_OK;
+    if (deployment->spec_tokens > 0 && deployment->draft_layers == 0)
+        status = kva_assume(call, "no draft layers: --draft-layers counts those of EAGLE or of multi-token prediction");
+    if (status != KVA_OK || deployment->kv_bytes == 0)
+        return status;
     deployment->memory_fraction = 0;
     return fit_context(call);
 }
