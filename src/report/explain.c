@@ -222,6 +222,11 @@ static enum kva_status write_page(struct kva_page *page, const void *subject, st
     totals(page, plan, groups, n_groups);
     kva_page_values(page, plan->model, true);
     kva_page_list(page, "References", plan->model->references, plan->model->n_references);
+    const char *heading = kva_arena_printf(page->arena, "What %s %s was read in (kvatlas engines %s has the titles)",
+                                           plan->engine_name, plan->engine_version, plan->deployment.engine);
+    page->out->failed = page->out->failed || heading == NULL;
+    if (heading != NULL)
+        kva_page_list(page, heading, plan->engine_references, plan->n_engine_references);
     kva_page_list(page, "Warnings", plan->model->warnings, plan->model->n_warnings);
     kva_page_list(page, "Assumed", plan->assumed, plan->n_assumed);
     return KVA_OK;
