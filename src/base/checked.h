@@ -47,6 +47,12 @@ static inline bool kva_round_up(uint64_t bytes, uint64_t unit, uint64_t *out)
     return true;
 }
 
+// x towards zero, as a count: 0 below 1 (and for what is no number), 2^63 from there on.
+static inline uint64_t kva_whole(double x)
+{
+    return x >= 0x1p63 ? UINT64_C(1) << 63 : x >= 1 ? (uint64_t)x : 0;
+}
+
 static inline uint64_t kva_min(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;

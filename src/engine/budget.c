@@ -5,28 +5,38 @@
 
 void kva_set_budget(struct kva_deployment *deployment, double may, double taken)
 {
-    deployment->kv_bytes = may - taken >= 1 ? (uint64_t)(may - taken) : 1;
-    deployment->kv_short = may - taken >= 1 ? 0 : (uint64_t)(taken - may);
+    deployment->kv_bytes = kva_max(kva_whole(may - taken), 1);
+    deployment->kv_short = may - taken >= 1 ? 0 : kva_whole(taken - may);
+}
+
+enum kva_status kva_budget_taken(struct kva_call *call, uint64_t graphs, uint64_t *taken)
+{
+    const struct kva_deployment *deployment = call->deployment;
+    *taken = deployment->weight_bytes;
+    return kva_add(*taken, deployment->activation_bytes, taken) && kva_add(*taken, deployment->other_bytes, taken) &&
+                   kva_add(*taken, graphs, taken)
+               ? KVA_OK
+               : kva_fail(call->error, KVA_BAD_INPUT, NULL, "--weight-bytes",
+                          "weights and allowances are more than 2^64 bytes");
 }
 
 enum kva_status kva_budget_remaining(struct kva_call *call)
 {
     struct kva_deployment *deployment = call->deployment;
     const double fraction = deployment->memory_fraction > 0 ? deployment->memory_fraction : 1;
-    if (deployment->weight_bytes == KVA_UNKNOWN)
-        return kva_fail(
-            call->error, KVA_REFUSED, NULL, "--weight-bytes",
-            "the size of the weights is not known; give --weight-bytes or the bytes for caches, --kv-bytes");
-    const uint64_t parts[] = {deployment->weight_bytes, deployment->activation_bytes, deployment->graph_bytes,
-                              deployment->other_bytes};
-    uint64_t taken = 0, whole = (uint64_t)((double)deployment->gpu_bytes * fraction);
-    for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
-        if (!kva_add(taken, parts[p], &taken))
-            return kva_fail(call->error, KVA_BAD_INPUT, NULL, "--weight-bytes",
-                            "weights and allowances are more than "
-                            "2^64 bytes");
-    kva_set_budget(deployment, (double)whole, (double)taken);
-    return KVA_OK;
+    uint64_t taken;
+    enum kva_status status = kva_budget_taken(call, deployment->graph_bytes, &taken);
+    if (status == KVA_OK)
+        kva_set_budget(deployment, (double)kva_whole((double)deployment->gpu_bytes * fraction), (double)taken);
+    return status;
+}
+
+enum kva_status kva_allocation_total(struct kva_call *call, uint64_t of_stages,
+                                     struct kva_engine_allocation *allocation)
+{
+    const struct kva_deployment *deployment = call->deployment;
+    const uint64_t replicas = call->attention_groups > 0 ? 1 : deployment->dp;
+    return kva_mul3(of_stages, deployment->tp, replicas, &allocation->total) ? KVA_OK : kva_too_large(call);
 }
 
 enum kva_status kva_allocation_largest(struct kva_call *call, struct kva_engine_allocation *allocation, uint64_t *bytes)
@@ -38,7 +48,7 @@ enum kva_status kva_allocation_largest(struct kva_call *call, struct kva_engine_
     for (size_t i = 0; i < call->model->n_layers; i++) {
         const struct kva_engine_layer *layer = &allocation->layers[i];
         if (!kva_add(stages[layer->stage], layer->bytes, &stages[layer->stage]))
-            return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
+            return kva_too_large(call);
     }
     for (uint64_t s = 0; s < pp; s++)
         if (stages[s] > stages[allocation->stage])

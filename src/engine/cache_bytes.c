@@ -14,6 +14,15 @@ const char *kva_cache_kind_name(enum kva_cache_kind kind)
     return (size_t)kind < sizeof NAMES / sizeof *NAMES ? NAMES[kind] : "unknown";
 }
 
+bool kva_model_has_cache(const struct kva_model *model, enum kva_cache_kind kind)
+{
+    for (size_t i = 0; i < model->n_layers; i++)
+        for (size_t c = 0; c < model->layers[i].n_caches; c++)
+            if (model->layers[i].caches[c].kind == kind)
+                return true;
+    return false;
+}
+
 uint64_t kva_cache_full_rows(const struct kva_cache *cache, uint64_t context)
 {
     if (!kva_cache_has_rows(cache))

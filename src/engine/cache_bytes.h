@@ -21,6 +21,16 @@ static inline bool kva_cache_has_window(const struct kva_cache *cache)
     return cache->kind == KVA_CACHE_SLIDING || cache->kind == KVA_CACHE_CHUNKED;
 }
 
+// Does a layer of the model have a cache of this kind?
+bool kva_model_has_cache(const struct kva_model *model, enum kva_cache_kind kind);
+
+// An indexer's key in 8 bits with a float32 scale of every 128 elements, as engines keep it whatever the cache's type
+// (vLLM DeepseekV32IndexerCache, SGLang NSATokenToKVPool).
+static inline uint64_t kva_index_key_bytes(uint64_t dim)
+{
+    return dim + dim / 128 * 4;
+}
+
 // Rows that the architecture must keep at `context` tokens: all, floor(context / ratio), those of a window, or those of
 // an encoder (0 while its length is not known).
 uint64_t kva_cache_rows(const struct kva_cache *cache, uint64_t context);

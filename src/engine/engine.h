@@ -41,6 +41,9 @@ struct kva_call {
 
 __attribute__((format(printf, 2, 3))) enum kva_status kva_assume(struct kva_call *call, const char *format, ...);
 
+// The refusal of sizes that would wrap.
+enum kva_status kva_too_large(const struct kva_call *call);
+
 struct kva_engine_layer {
     uint64_t bytes;    // of one rank, all sequences asked for
     uint64_t logical;  // what the engine itself calls the size of this cache; 0: as `bytes`
@@ -106,6 +109,8 @@ enum kva_status kva_engine_open(struct kva_atlas *atlas, const char *name, bool 
 
 // The value of rule `name` for `key` (an architecture, a model_type, a backend); NULL: none.
 const char *kva_rule(const struct kva_call *call, const char *name, const char *key);
+// The same for the model: by its architecture, or where the config names none by its model_type.
+const char *kva_model_rule(const struct kva_call *call, const char *name);
 // The type that its cache flag calls `name`; NULL: none.
 const struct kva_kv_type *kva_kv_type_find(const struct kva_call *call, const char *name);
 // "fp8, fp8_e4m3 and int8": what the cache flag takes at this version, in the call's arena; NULL: out of memory.

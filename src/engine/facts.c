@@ -45,11 +45,7 @@ struct checked {
 
 static enum kva_status wrong(const struct checked *checked, const char *key, const char *what, const char *value)
 {
-    enum kva_status status =
-        kva_fail(checked->error, KVA_BAD_INPUT, checked->source->name, key, "'%s' %s", value, what);
-    if (checked->error != NULL)
-        checked->error->line = kva_yaml_line(checked->source, "", value);
-    return status;
+    return kva_yaml_wrong(checked->source, key, what, value, checked->error);
 }
 
 static enum kva_status check_references(const struct checked *checked, char *const *ids, unsigned n)

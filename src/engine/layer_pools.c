@@ -40,7 +40,7 @@ enum kva_status kva_layer_pools(struct kva_call *call, struct kva_engine_allocat
         layers += pool->n_layers;
         pool->blocks = pool->n_layers;
         if (!kva_mul(pool->blocks, pool->page_bytes, &pool->bytes))
-            return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
+            return kva_too_large(call);
     }
     return KVA_OK;
 }

@@ -23,6 +23,12 @@ struct kva_lcpp_behaviours {
 enum { KVA_N_LCPP_BEHAVIOURS = 18 };
 extern const struct kva_behaviour kva_lcpp_behaviours[KVA_N_LCPP_BEHAVIOURS];
 
+// What the engines of the family have in common: other facts, the same arithmetic.
+#define KVA_LCPP_FAMILY                                                                                                \
+    .any_context = true, .behaviours = kva_lcpp_behaviours, .n_behaviours = KVA_N_LCPP_BEHAVIOURS,                     \
+    .behaviours_size = sizeof(struct kva_lcpp_behaviours), .resolve = kva_lcpp_resolve, .budget = kva_lcpp_budget,     \
+    .allocate = kva_lcpp_allocate
+
 // ---------------------------------------------------------------- the model, as llama.cpp reads it
 
 struct kva_lcpp_layer {
@@ -109,7 +115,7 @@ struct kva_lcpp_memory {
     struct kva_lcpp_cache caches[KVA_LCPP_CACHES];
     size_t n;
     uint64_t n_seq_max;
-    uint32_t *device;  // [layers]
+    const uint32_t *device;  // [layers]
     size_t n_devices;
     bool sums_only;  // the caches have no `tensors`
 };
@@ -131,8 +137,8 @@ struct kva_lcpp_buffer {
 struct kva_lcpp_buffer kva_lcpp_buffer_of(const struct kva_call *call);
 // "CUDA1", in the call's arena; NULL: out of memory.
 const char *kva_lcpp_device_name(const struct kva_call *call, size_t device);
-// The GPU that holds each layer when the GPUs have equal free memory, or as pp_partition says. device: [n_layers]
-enum kva_status kva_lcpp_devices(struct kva_call *call, size_t n_layers, uint32_t *device);
+// The GPU that holds each layer when the GPUs have equal free memory, or as pp_partition says, [n_layers].
+enum kva_status kva_lcpp_devices(struct kva_call *call, const uint32_t **device);
 
 // ---------------------------------------------------------------- what a plan takes of them
 

@@ -290,11 +290,6 @@ enum kva_status kva_lcpp_memory_open(struct kva_call *call, struct kva_lcpp_memo
 
 enum kva_status kva_lcpp_memory_spread(struct kva_call *call, struct kva_lcpp_memory *memory)
 {
-    const struct kva_deployment *deployment = call->deployment;
-    const size_t n_layers = memory->model.n_layers;
-    memory->n_devices = deployment->offload_kqv == KVA_OFF ? 1 : deployment->pp;
-    memory->device = kva_arena_alloc(call->arena, n_layers + 1, sizeof *memory->device);
-    if (memory->device == NULL)
-        return kva_fail_memory(call->error, n_layers * sizeof *memory->device);
-    return kva_lcpp_devices(call, n_layers, memory->device);
+    memory->n_devices = call->deployment->offload_kqv == KVA_OFF ? 1 : call->deployment->pp;
+    return kva_lcpp_devices(call, &memory->device);
 }

@@ -32,32 +32,21 @@ const char *kva_lcpp_device_name(const struct kva_call *call, size_t device)
 
 // src/llama-model.cpp, load_tensors: the output counts as a layer more, and layer i goes to the first GPU whose share
 // of the sum ends behind i / (layers + 1), in float.
-static uint32_t equal_share(size_t layer, size_t n_layers, uint64_t gpus)
+static void spread_equal(uint64_t n_layers, uint64_t gpus, uint64_t *sizes)
 {
-    const float at = (float)layer / (float)(n_layers + 1);
-    for (uint64_t gpu = 0; gpu + 1 < gpus; gpu++)
-        if (at < (float)(gpu + 1) / (float)gpus)
-            return (uint32_t)gpu;
-    return (uint32_t)(gpus - 1);
+    uint64_t gpu = 0;
+    for (uint64_t layer = 0; layer < n_layers; layer++) {
+        const float at = (float)layer / (float)(n_layers + 1);
+        while (gpu + 1 < gpus && at >= (float)(gpu + 1) / (float)gpus)
+            gpu++;
+        sizes[gpu]++;
+    }
 }
 
-enum kva_status kva_lcpp_devices(struct kva_call *call, size_t n_layers, uint32_t *device)
+enum kva_status kva_lcpp_devices(struct kva_call *call, const uint32_t **device)
 {
-    const struct kva_deployment *deployment = call->deployment;
-    if (deployment->pp <= 1 || deployment->offload_kqv == KVA_OFF)
-        return KVA_OK;
-    if (deployment->pp_partition == NULL) {
-        for (size_t i = 0; i < n_layers; i++)
-            device[i] = equal_share(i, n_layers, deployment->pp);
-        return KVA_OK;
-    }
-    uint64_t *sizes = kva_arena_alloc(call->arena, deployment->pp, sizeof *sizes);
-    if (sizes == NULL)
-        return kva_fail_memory(call->error, deployment->pp * sizeof *sizes);
-    enum kva_status status = kva_stages_parse(deployment->pp_partition, n_layers, deployment->pp, sizes, call->error);
-    size_t layer = 0;
-    for (uint32_t stage = 0; status == KVA_OK && stage < deployment->pp; stage++)
-        for (uint64_t i = 0; i < sizes[stage] && layer < n_layers; i++)
-            device[layer++] = stage;
-    return status;
+    if (call->deployment->offload_kqv != KVA_OFF)
+        return kva_stages_lay(call, spread_equal, device);
+    *device = kva_arena_alloc(call->arena, call->model->n_layers + 1, sizeof **device);  // one device: the CPU
+    return *device != NULL ? KVA_OK : kva_fail_memory(call->error, call->model->n_layers * sizeof **device);
 }

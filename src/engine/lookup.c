@@ -25,6 +25,11 @@ enum kva_status kva_assume(struct kva_call *call, const char *format, ...)
     return KVA_OK;
 }
 
+enum kva_status kva_too_large(const struct kva_call *call)
+{
+    return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
+}
+
 static int compare(const struct kva_rule *rule, const char *name, const char *key)
 {
     const int order = strcmp(rule->name, name);
@@ -45,6 +50,13 @@ const char *kva_rule(const struct kva_call *call, const char *name, const char *
             high = middle;
     }
     return low < call->version->n_rules && compare(&rules[low], name, key) == 0 ? rules[low].value : NULL;
+}
+
+const char *kva_model_rule(const struct kva_call *call, const char *name)
+{
+    const struct kva_model *model = call->model;
+    const bool named = model->architecture != NULL && *model->architecture != '\0';
+    return kva_rule(call, name, named ? model->architecture : model->model_type);
 }
 
 const struct kva_kv_type *kva_kv_type_find(const struct kva_call *call, const char *name)

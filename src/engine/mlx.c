@@ -14,13 +14,9 @@
 #include "engine/resolve.h"
 
 enum history { HISTORY_WINDOW, HISTORY_WINDOW_LESS_ONE };
-static const char *const HISTORIES[] = {"window", "window_less_one", NULL};
-static const char *const CHUNK_TRIMS[] = {"allocated_chunk", "allocated_excess", "tokens", NULL};
 enum quantized_from { FROM_ABOVE, FROM_REACHED };
-static const char *const QUANTIZED_FROM[] = {"above", "reached", NULL};
 // all: or the run fails. growing: others stay as they are. able: those that have a way to; the rotating one's fails.
 enum quantized_kinds { QUANTIZED_ALL, QUANTIZED_GROWING, QUANTIZED_ABLE_SUBCLASSES, QUANTIZED_ABLE };
-static const char *const QUANTIZED_KINDS[] = {"all", "growing", "able_subclasses", "able", NULL};
 
 struct mlx {
     uint64_t prefill_step, quantized_start, kept_prompts;
@@ -28,15 +24,18 @@ struct mlx {
     int rotating_history, chunk_trim, quantized_from, quantized_kinds;
 };
 
+#define BEHAVIOURS_OF struct mlx
+#include "engine/behaviour_rows.h"
+
 static const struct kva_behaviour BEHAVIOURS[] = {
-    {"prefill_step", KVA_BEHAVIOUR_COUNT, offsetof(struct mlx, prefill_step), NULL},
-    {"last_token_alone", KVA_BEHAVIOUR_FLAG, offsetof(struct mlx, last_token_alone), NULL},
-    {"rotating_history", KVA_BEHAVIOUR_CHOICE, offsetof(struct mlx, rotating_history), HISTORIES},
-    {"chunk_trim", KVA_BEHAVIOUR_CHOICE, offsetof(struct mlx, chunk_trim), CHUNK_TRIMS},
-    {"quantized_from", KVA_BEHAVIOUR_CHOICE, offsetof(struct mlx, quantized_from), QUANTIZED_FROM},
-    {"quantized_kinds", KVA_BEHAVIOUR_CHOICE, offsetof(struct mlx, quantized_kinds), QUANTIZED_KINDS},
-    {"quantized_start", KVA_BEHAVIOUR_COUNT, offsetof(struct mlx, quantized_start), NULL},
-    {"kept_prompts", KVA_BEHAVIOUR_COUNT, offsetof(struct mlx, kept_prompts), NULL},
+    COUNT(prefill_step),
+    FLAG(last_token_alone),
+    CHOICE(rotating_history, "window", "window_less_one"),
+    CHOICE(chunk_trim, "allocated_chunk", "allocated_excess", "tokens"),
+    CHOICE(quantized_from, "above", "reached"),
+    CHOICE(quantized_kinds, "all", "growing", "able_subclasses", "able"),
+    COUNT(quantized_start),
+    COUNT(kept_prompts),
 };
 
 enum { MOST_PASSES = 1 << 20 };
@@ -273,7 +272,7 @@ static enum kva_status grow(struct kva_call *call, struct chosen *chosen, size_t
         *peak = kva_max(*peak, sum_of(chosen, n, quantized, &fits));
     for (size_t i = 0; i < n; i++)
         chosen[i].growth.rows = rows[i];
-    return fits ? KVA_OK : kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
+    return fits ? KVA_OK : kva_too_large(call);
 }
 
 // ---------------------------------------------------------------- the allocation
@@ -374,9 +373,9 @@ static enum kva_status allocate(struct kva_call *call, struct kva_engine_allocat
     }
     for (size_t i = 0; i < model->n_layers; i++)
         if (!kva_mul(allocation->layers[i].bytes, sequences, &allocation->layers[i].bytes))
-            return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
+            return kva_too_large(call);
     if (!kva_add(peak, states, &peak) || !kva_mul(peak, sequences, &allocation->peak))
-        return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
+        return kva_too_large(call);
     allocation->overpay_why = why(call, chosen, n);
     return call->deployment->kv_bytes > 0 ? kva_budget_simple(call, allocation) : KVA_OK;
 }
@@ -407,7 +406,7 @@ static enum kva_status kept_of_one(struct kva_call *call, uint64_t *bytes)
                 const uint64_t rows =
                     one.growth.class == KVA_MLX_ROTATING ? kva_min(context, one.growth.window) : context;
                 if (status == KVA_OK && !kva_add_product(bytes, rows, one.plain_row))
-                    status = kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
+                    status = kva_too_large(call);
             }
             if (status != KVA_OK)
                 return status;

@@ -1,7 +1,6 @@
 // Ollama's own runner: llama.cpp's tensors with cells of its own, and one line a device.
-#include "engine/llamacpp.h"
-
 #include "base/error.h"
+#include "engine/llamacpp.h"
 
 // format.HumanBytes2: one decimal, in units of 1024.
 static double in_units(uint64_t bytes, const char **unit)
@@ -37,13 +36,7 @@ static enum kva_status print_lines(struct kva_call *call, const struct kva_engin
 }
 
 const struct kva_engine kva_engine_ollama = {
+    KVA_LCPP_FAMILY,
     .id = "ollama",
-    .any_context = true,
-    .behaviours = kva_lcpp_behaviours,
-    .n_behaviours = KVA_N_LCPP_BEHAVIOURS,
-    .behaviours_size = sizeof(struct kva_lcpp_behaviours),
-    .resolve = kva_lcpp_resolve,
-    .budget = kva_lcpp_budget,
-    .allocate = kva_lcpp_allocate,
     .print_lines = print_lines,
 };

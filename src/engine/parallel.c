@@ -31,8 +31,14 @@ void kva_stages_inner(uint64_t n_layers, uint64_t pp, uint64_t *sizes)
         sizes[pp - i]++;
 }
 
-enum kva_status kva_stages_parse(const char *text, uint64_t n_layers, uint64_t pp, uint64_t *sizes,
-                                 struct kva_error *error)
+void kva_stages_last(uint64_t n_layers, uint64_t pp, uint64_t *sizes)
+{
+    for (uint64_t s = 0; s < pp; s++)
+        sizes[s] = n_layers / pp + (s >= pp - n_layers % pp);
+}
+
+// "31,31"
+static enum kva_status parse(const char *text, uint64_t n_layers, uint64_t pp, uint64_t *sizes, struct kva_error *error)
 {
     uint64_t sum = 0, n = 0;
     for (const char *at = text;; at++) {
@@ -54,4 +60,26 @@ enum kva_status kva_stages_parse(const char *text, uint64_t n_layers, uint64_t p
                         (unsigned long long)sum, (unsigned long long)n, (unsigned long long)n_layers,
                         (unsigned long long)pp);
     return KVA_OK;
+}
+
+enum kva_status kva_stages_lay(struct kva_call *call, void (*spread)(uint64_t n_layers, uint64_t pp, uint64_t *sizes),
+                               const uint32_t **stage_of)
+{
+    const uint64_t pp = call->deployment->pp;
+    const size_t n_layers = call->model->n_layers;
+    uint64_t *sizes = kva_arena_alloc(call->arena, pp, sizeof *sizes);
+    uint32_t *stages = kva_arena_alloc(call->arena, n_layers + 1, sizeof *stages);
+    if (sizes == NULL || stages == NULL)
+        return kva_fail_memory(call->error, pp * sizeof *sizes + n_layers * sizeof *stages);
+    enum kva_status status = KVA_OK;
+    if (call->deployment->pp_partition != NULL)
+        status = parse(call->deployment->pp_partition, n_layers, pp, sizes, call->error);
+    else
+        spread(n_layers, pp, sizes);
+    size_t layer = 0;
+    for (uint64_t stage = 0; status == KVA_OK && stage < pp; stage++)
+        for (uint64_t i = 0; i < sizes[stage]; i++)
+            stages[layer++] = (uint32_t)stage;
+    *stage_of = stages;
+    return status;
 }

@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "engine/cache_bytes.h"
+#include "engine/engine.h"
 
 // KV heads of one of `tp` ranks. Engines differ where tp does not divide the heads.
 static inline uint64_t kva_heads_floor(uint64_t heads, uint64_t tp)  // at least one head: fewer heads are replicated
@@ -41,8 +42,11 @@ static inline uint64_t kva_rows_on_rank(const struct kva_cache *cache, uint64_t 
 void kva_stages_even(uint64_t n_layers, uint64_t pp, uint64_t *sizes);
 // The same where the rest goes to the stages before the last, from the back (vLLM's get_pp_indices).
 void kva_stages_inner(uint64_t n_layers, uint64_t pp, uint64_t *sizes);
-// "31,31": as the person says. Errors: KVA_BAD_INPUT (not pp numbers, or not n_layers in all).
-enum kva_status kva_stages_parse(const char *text, uint64_t n_layers, uint64_t pp, uint64_t *sizes,
-                                 struct kva_error *error);
+// The same where the last stages take the rest (SGLang's get_pp_indices).
+void kva_stages_last(uint64_t n_layers, uint64_t pp, uint64_t *sizes);
+// The stage of each layer, [n_layers] in the call's arena: spread so, or as the deployment's pp_partition says. Errors:
+// KVA_BAD_INPUT (not pp numbers of layers, or not as many as there are), KVA_MACHINE.
+enum kva_status kva_stages_lay(struct kva_call *call, void (*spread)(uint64_t n_layers, uint64_t pp, uint64_t *sizes),
+                               const uint32_t **stage_of);
 
 #endif

@@ -144,17 +144,10 @@ static enum kva_status own(struct kva_call *call, const struct kva_policy *polic
 
 static enum kva_status place(struct kva_call *call, struct kva_engine_allocation *allocation)
 {
-    const uint64_t pp = call->deployment->pp, n_layers = call->model->n_layers;
-    uint64_t *sizes = kva_arena_alloc(call->arena, pp, sizeof *sizes);
-    if (sizes == NULL)
-        return kva_fail_memory(call->error, pp * sizeof *sizes);
-    kva_stages_even(n_layers, pp, sizes);
-    enum kva_status status = KVA_OK;
-    if (call->deployment->pp_partition != NULL)
-        status = kva_stages_parse(call->deployment->pp_partition, n_layers, pp, sizes, call->error);
-    for (uint64_t stage = 0, i = 0; status == KVA_OK && stage < pp; stage++)
-        for (uint64_t end = i + sizes[stage]; i < end; i++)
-            allocation->layers[i].stage = (uint32_t)stage;
+    const uint32_t *stage_of;
+    enum kva_status status = kva_stages_lay(call, kva_stages_even, &stage_of);
+    for (size_t i = 0; status == KVA_OK && i < call->model->n_layers; i++)
+        allocation->layers[i].stage = stage_of[i];
     return status;
 }
 

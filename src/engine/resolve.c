@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/allowances.h"
+#include "engine/bounds.h"
 #include "engine/cache_bytes.h"
 #include "engine/memory.h"
 #include "engine/parallel.h"
@@ -99,7 +100,20 @@ enum kva_status kva_resolve_common(struct kva_call *call)
         call->deployment->sequences = 1;
         status = kva_assume(call, "1 sequence: none was asked for");
     }
-    return status;
+    // the built-in policies check each of their products instead
+    const bool policy = call->engine->behaviours_size == 0;
+    return status == KVA_OK && !policy ? kva_check_bounds(call) : status;
+}
+
+enum kva_status kva_resolve_draft(struct kva_call *call)
+{
+    struct kva_deployment *deployment = call->deployment;
+    if (deployment->spec_tokens == 0 || deployment->draft_layers > 0)
+        return KVA_OK;
+    deployment->draft_layers = kva_max(call->model->mtp_layers, 1);
+    return kva_assume(call, "%llu draft layer%s of the target's shape: %s",
+                      (unsigned long long)deployment->draft_layers, deployment->draft_layers == 1 ? "" : "s",
+                      call->model->mtp_layers > 0 ? "the model's own" : "as EAGLE's");
 }
 
 // ---------------------------------------------------------------- element types
@@ -227,5 +241,11 @@ enum kva_status kva_resolve_budget(struct kva_call *call)
     enum kva_status status = kva_resolve_weights(call);
     if (status == KVA_OK)
         status = kva_allowances_fill(call);
-    return status == KVA_OK && deployment->kv_bytes == 0 ? call->engine->budget(call) : status;
+    if (status != KVA_OK || deployment->kv_bytes > 0)
+        return status;
+    if (deployment->weight_bytes == KVA_UNKNOWN)
+        return kva_fail(
+            call->error, KVA_REFUSED, NULL, "--weight-bytes",
+            "the size of the weights is not known; give --weight-bytes or the bytes for caches, --kv-bytes");
+    return call->engine->budget(call);
 }

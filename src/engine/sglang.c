@@ -6,73 +6,44 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "engine/bounds.h"
 #include "engine/resolve.h"
 
-static const char *const SWA_SPLIT[] = {"none", "layers", "bytes", "ratio", NULL};
-static const char *const SWA_CELL[] = {"uniform", "exact", "over", NULL};
-static const char *const SWA_MAP[] = {"both", "full", NULL};
-static const char *const DRAFT[] = {"headroom", "unbudgeted", "budgeted", NULL};
-static const char *const DSA_CELL[] = {"plain", "packed", NULL};
-static const char *const DSA_INDEX[] = {"none", "every", "own", NULL};
-static const char *const FP4_WORKSPACE[] = {"none", "every", "nvfp4", NULL};
-static const char *const MAMBA_SLOTS[] = {"unknown", "share", "padded", NULL};
-static const char *const MAMBA_FLAG[] = {"no_radix", "always", NULL};
-static const char *const DRAFT_STATES[] = {"slots", "unknown", "requests", "capped", "capped_padded", NULL};
-static const char *const DSV4[] = {"none", "by_window", "by_request", "by_page", NULL};
-static const char *const MAX_RUNNING[] = {"profiled", "estimate", "half", NULL};
-static const char *const DRAFT_COLUMNS[] = {"none", "drafts", "steps", NULL};
-static const char *const FRACTION[] = {"parallel", "size", "computed", NULL};
+#define BEHAVIOURS_OF struct sglang
+#include "engine/behaviour_rows.h"
 
-#define COUNT(member)                                                                                                  \
-    {                                                                                                                  \
-#member, KVA_BEHAVIOUR_COUNT, offsetof(struct sglang, member), NULL                                            \
-    }
-#define REAL(member)                                                                                                   \
-    {                                                                                                                  \
-#member, KVA_BEHAVIOUR_REAL, offsetof(struct sglang, member), NULL                                             \
-    }
-#define FLAG(member)                                                                                                   \
-    {                                                                                                                  \
-#member, KVA_BEHAVIOUR_FLAG, offsetof(struct sglang, member), NULL                                             \
-    }
-#define CHOICE(member, choices)                                                                                        \
-    {                                                                                                                  \
-#member, KVA_BEHAVIOUR_CHOICE, offsetof(struct sglang, member), choices                                        \
-    }
 static const struct kva_behaviour BEHAVIOURS[] = {
     COUNT(page_size),
-    CHOICE(swa_split, SWA_SPLIT),
-    CHOICE(swa_cell, SWA_CELL),
-    CHOICE(swa_map, SWA_MAP),
+    CHOICE(swa_split, "none", "layers", "bytes", "ratio"),
+    CHOICE(swa_cell, "uniform", "exact", "over"),
+    CHOICE(swa_map, "both", "full"),
     FLAG(swa_of_aligned),
     FLAG(swa_pages),
     FLAG(swa_floor),
     FLAG(swa_request_cap),
     REAL(swa_ratio),
     COUNT(swa_eviction_interval),
-    CHOICE(draft, DRAFT),
+    CHOICE(draft, "headroom", "unbudgeted", "budgeted"),
     FLAG(draft_with_windows),
-    CHOICE(dsa_cell, DSA_CELL),
-    CHOICE(dsa_index, DSA_INDEX),
+    CHOICE(dsa_cell, "plain", "packed"),
+    CHOICE(dsa_index, "none", "every", "own"),
     FLAG(dsa_blackwell_fp8),
-    CHOICE(fp4_workspace, FP4_WORKSPACE),
-    CHOICE(mamba_slots, MAMBA_SLOTS),
-    CHOICE(mamba_flag, MAMBA_FLAG),
-    CHOICE(mamba_draft_states, DRAFT_STATES),
+    CHOICE(fp4_workspace, "none", "every", "nvfp4"),
+    CHOICE(mamba_slots, "unknown", "share", "padded"),
+    CHOICE(mamba_flag, "no_radix", "always"),
+    CHOICE(mamba_draft_states, "slots", "unknown", "requests", "capped", "capped_padded"),
     COUNT(mamba_slots_no_radix),
     REAL(mamba_ratio),
     COUNT(mamba_slots_per_request),
     COUNT(mamba_tracking_slots),
     FLAG(ssm_dtype_of_config),
-    CHOICE(dsv4, DSV4),
+    CHOICE(dsv4, "none", "by_window", "by_request", "by_page"),
     COUNT(dsv4_row),
     FLAG(dsv4_index_padded),
     COUNT(draft_max_running),
-    CHOICE(max_running, MAX_RUNNING),
+    CHOICE(max_running, "profiled", "estimate", "half"),
     COUNT(request_padding_rows),
-    CHOICE(request_draft_columns, DRAFT_COLUMNS),
-    CHOICE(fraction, FRACTION),
+    CHOICE(request_draft_columns, "none", "drafts", "steps"),
+    CHOICE(fraction, "parallel", "size", "computed"),
     COUNT(fraction_draft_mib),
     FLAG(fraction_prefill_graphs),
     COUNT(small_gpu_prefill),
@@ -83,13 +54,6 @@ static const struct kva_behaviour BEHAVIOURS[] = {
 
 // ---------------------------------------------------------------- settings
 
-const char *sglang_rule(const struct kva_call *call, const char *name)
-{
-    const struct kva_model *model = call->model;
-    const bool named = model->architecture != NULL && *model->architecture != '\0';
-    return kva_rule(call, name, named ? model->architecture : model->model_type);
-}
-
 uint64_t sglang_data_ranks(const struct kva_call *call)
 {
     return call->deployment->dp_attention == KVA_ON ? call->deployment->dp : 1;
@@ -98,7 +62,7 @@ uint64_t sglang_data_ranks(const struct kva_call *call)
 double sglang_swa_ratio(const struct kva_call *call)
 {
     const struct sglang *sglang = call->behaviours;
-    const char *own = sglang_rule(call, "swa_ratio");
+    const char *own = kva_model_rule(call, "swa_ratio");
     if (call->deployment->swa_ratio > 0)
         return call->deployment->swa_ratio;
     return own != NULL ? strtod(own, NULL) : sglang->swa_ratio;
@@ -107,7 +71,7 @@ double sglang_swa_ratio(const struct kva_call *call)
 uint64_t sglang_max_running(const struct kva_call *call)
 {
     const struct sglang *sglang = call->behaviours;
-    const char *own = sglang_rule(call, "max_running");
+    const char *own = kva_model_rule(call, "max_running");
     if (call->deployment->max_sequences > 0)
         return call->deployment->max_sequences;
     if (own != NULL)
@@ -117,14 +81,14 @@ uint64_t sglang_max_running(const struct kva_call *call)
 
 bool sglang_radix_cache(const struct kva_call *call)
 {
-    return call->deployment->prefix_caching != KVA_OFF && sglang_rule(call, "no_radix") == NULL;
+    return call->deployment->prefix_caching != KVA_OFF && kva_model_rule(call, "no_radix") == NULL;
 }
 
 // model_runner_kv_cache_mixin.py _calculate_mamba_ratio
 uint64_t sglang_slots_per_request(const struct kva_call *call)
 {
     const struct sglang *sglang = call->behaviours;
-    const char *own = sglang_rule(call, "tracking_slots");
+    const char *own = kva_model_rule(call, "tracking_slots");
     const uint64_t tracking = own != NULL ? strtoull(own, NULL, 10) : sglang->mamba_tracking_slots;
     return sglang_radix_cache(call) ? sglang->mamba_slots_per_request + tracking : 1;
 }
@@ -188,7 +152,7 @@ static enum kva_status resolve_page(struct kva_call *call)
     const struct sglang *sglang = call->behaviours;
     struct kva_deployment *deployment = call->deployment;
     const uint64_t asked = deployment->block_size;
-    const char *own = sglang_rule(call, "architecture_pages");
+    const char *own = kva_model_rule(call, "architecture_pages");
     const char *backend = kva_rule(call, "backend_pages", deployment->attention_backend);
     const uint64_t page = own != NULL ? strtoull(own, NULL, 10) : asked > 0 ? asked : sglang->page_size;
     deployment->block_size = backend != NULL && !takes(backend, page) ? strtoull(backend, NULL, 10) : page;
@@ -239,19 +203,8 @@ static enum kva_status resolve_requests(struct kva_call *call)
     if (call->deployment->max_sequences > 0 || most == 0)
         return KVA_OK;
     return kva_assume(call, "at most %llu requests: what SGLang sets %s%s", (unsigned long long)most,
-                      sglang_rule(call, "max_running") != NULL ? "for " : "with draft tokens",
-                      sglang_rule(call, "max_running") != NULL ? call->model->architecture : "");
-}
-
-static enum kva_status resolve_draft(struct kva_call *call)
-{
-    struct kva_deployment *deployment = call->deployment;
-    if (deployment->spec_tokens == 0 || deployment->draft_layers > 0)
-        return KVA_OK;
-    deployment->draft_layers = kva_max(call->model->mtp_layers, 1);
-    return kva_assume(call, "%llu draft layer%s of the target's shape: %s",
-                      (unsigned long long)deployment->draft_layers, deployment->draft_layers == 1 ? "" : "s",
-                      call->model->mtp_layers > 0 ? "the model's own" : "as EAGLE's");
+                      kva_model_rule(call, "max_running") != NULL ? "for " : "with draft tokens",
+                      kva_model_rule(call, "max_running") != NULL ? call->model->architecture : "");
 }
 
 static enum kva_status resolve(struct kva_call *call)
@@ -260,15 +213,13 @@ static enum kva_status resolve(struct kva_call *call)
     if (status == KVA_OK)
         status = kva_resolve_common(call);
     if (status == KVA_OK)
-        status = kva_check_bounds(call);
-    if (status == KVA_OK)
         status = check_ranks(call);
     if (status == KVA_OK)
         status = check_ratios(call);
     if (status == KVA_OK)
         status = resolve_page(call);
     if (status == KVA_OK)
-        status = resolve_draft(call);
+        status = kva_resolve_draft(call);
     if (status == KVA_OK)
         status = resolve_requests(call);
     return status;

@@ -112,8 +112,7 @@ double sglang_swa_ratio(const struct kva_call *call);
 // --max-running-requests or what SGLang sets in its place; 0: an estimate
 uint64_t sglang_max_running(const struct kva_call *call);
 bool sglang_radix_cache(const struct kva_call *call);
-uint64_t sglang_data_ranks(const struct kva_call *call);                 // of attention
-const char *sglang_rule(const struct kva_call *call, const char *name);  // for the model: by architecture, or its type
+uint64_t sglang_data_ranks(const struct kva_call *call);  // of attention
 uint64_t sglang_slots_per_request(const struct kva_call *call);
 
 // Shape: what the layers take. Errors: KVA_REFUSED (caches that the engine does not keep or that were not read),

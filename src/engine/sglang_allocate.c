@@ -2,13 +2,9 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/budget.h"
 #include "engine/parallel.h"
 #include "engine/sglang.h"
-
-static enum kva_status too_large(const struct kva_call *call)
-{
-    return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
-}
 
 // ---------------------------------------------------------------- layers
 
@@ -24,7 +20,7 @@ static enum kva_status allocate_layers(struct kva_call *call, const struct sglan
         layer->rows = mine->k > 0 ? tokens / sequences : 0;
         if (!kva_add_product(&layer->bytes, tokens, mine->k + mine->v + mine->index) ||
             !kva_add_product(&layer->bytes, sizes->slots, mine->conv + mine->ssm))
-            return too_large(call);
+            return kva_too_large(call);
     }
     return KVA_OK;
 }
@@ -63,7 +59,7 @@ static enum kva_status add_pool(struct kva_call *call, struct kva_engine_allocat
                               .block_tokens = tokens,
                               .page_bytes = block_bytes,
                               .blocks = blocks};
-    return kva_mul(block_bytes, blocks, &pool->bytes) ? KVA_OK : too_large(call);
+    return kva_mul(block_bytes, blocks, &pool->bytes) ? KVA_OK : kva_too_large(call);
 }
 
 static enum kva_status list_pools(struct kva_call *call, const struct sglang_shape *shape,
@@ -119,21 +115,19 @@ static enum kva_status pick_stage(struct kva_call *call, const struct sglang_sha
                                   const struct sglang_sizes *sizes, struct kva_engine_allocation *allocation,
                                   uint64_t tables)
 {
-    uint64_t most = 0, sum = 0, ranks;
+    uint64_t most = 0, sum = 0;
     for (uint64_t s = 0; s < shape->pp; s++) {
         uint64_t pools, used;
         if (!sglang_stage_bytes(call, shape, &shape->stages[s], sizes, &pools, &used) ||
             !kva_add(pools, tables, &pools) || !kva_add(sum, pools, &sum))
-            return too_large(call);
+            return kva_too_large(call);
         if (s > 0 && pools <= most)
             continue;
         most = pools;
         allocation->stage = (uint32_t)s;
         allocation->unassigned = pools - used;
     }
-    // ranks of data-parallel attention are among the tensor ranks
-    ranks = call->deployment->tp * (call->deployment->dp_attention == KVA_ON ? 1 : call->deployment->dp);
-    return kva_mul(sum, ranks, &allocation->total) ? KVA_OK : too_large(call);
+    return kva_allocation_total(call, sum, allocation);
 }
 
 // ---------------------------------------------------------------- capacity
@@ -182,7 +176,7 @@ static enum kva_status fill_capacity(struct kva_call *call, const struct sglang_
     for (uint64_t s = 0; s < shape->pp; s++) {
         uint64_t pools, used;
         if (!sglang_stage_bytes(call, shape, &shape->stages[s], &sizes, &pools, &used))
-            return too_large(call);
+            return kva_too_large(call);
         capacity->reserved = kva_max(capacity->reserved, pools);
     }
     capacity->refusal = sizes.refusal;
@@ -246,32 +240,34 @@ static enum kva_status requests_of_pool(struct kva_call *call, const struct sgla
 
 enum kva_status sglang_allocate(struct kva_call *call, struct kva_engine_allocation *allocation)
 {
-    struct sglang_shape shape;
+    struct sglang_shape *shape = call->own = kva_arena_alloc(call->arena, 1, sizeof *shape);
     struct sglang_sizes sizes;
     uint64_t table, map;
     char human[KVA_HUMAN];
-    enum kva_status status = sglang_shape_of(call, &shape);
+    if (shape == NULL)
+        return kva_fail_memory(call->error, sizeof *shape);
+    enum kva_status status = sglang_shape_of(call, shape);
     if (status == KVA_OK)
-        status = sglang_sizes_asked(call, &shape, &sizes);
+        status = sglang_sizes_asked(call, shape, &sizes);
     if (status == KVA_OK)
-        status = requests_of_pool(call, &shape, &sizes);
+        status = requests_of_pool(call, shape, &sizes);
     if (status != KVA_OK)
         return status;
-    if (!sglang_tables(call, &shape, &sizes, &table, &map))
-        return too_large(call);
-    status = allocate_layers(call, &shape, &sizes, allocation);
+    if (!sglang_tables(call, shape, &sizes, &table, &map))
+        return kva_too_large(call);
+    status = allocate_layers(call, shape, &sizes, allocation);
     if (status == KVA_OK)
-        status = pick_stage(call, &shape, &sizes, allocation, table + map);
+        status = pick_stage(call, shape, &sizes, allocation, table + map);
     if (status == KVA_OK)
-        status = list_pools(call, &shape, &sizes, allocation, table, map);
+        status = list_pools(call, shape, &sizes, allocation, table, map);
     if (status == KVA_OK)
-        status = fill_capacity(call, &shape, allocation);
+        status = fill_capacity(call, shape, allocation);
     if (status == KVA_OK)
         status = kva_assume(call, "a table of tokens for %llu request%s, %s%s: it is not paid from the pools' budget",
                             (unsigned long long)sizes.requests, sizes.requests == 1 ? "" : "s",
                             kva_human_bytes(table + map, human),
                             sglang_max_running(call) > 0 ? "" : " (SGLang's estimate from tokens and context)");
     allocation->outside = table + map;
-    allocation->overpay_why = why(call, &shape);
+    allocation->overpay_why = why(call, shape);
     return status;
 }

@@ -95,11 +95,6 @@ static uint64_t ring(const struct kva_call *call, uint64_t ratio)
     return call->deployment->spec_tokens > 0 ? 2 * once : once;
 }
 
-static uint64_t index_row(const struct counts *counts)
-{
-    return counts->index_dim + counts->index_dim / 128 * 4;
-}
-
 // DeepSeekV4SingleKVPool.create_buffer: a page is padded to 576 bytes
 static uint64_t page_bytes(const struct sglang *sglang, uint64_t page)
 {
@@ -147,7 +142,8 @@ static double bytes_per_token_of_pages(const struct kva_call *call, const struct
 {
     const struct sglang *sglang = call->behaviours;
     const uint64_t page = call->deployment->block_size;
-    const double row4 = 1.0 / 4 * paged_row(sglang, page / CSA) + 1.0 / 4 * (double)index_row(counts);
+    const double row4 =
+        1.0 / 4 * paged_row(sglang, page / CSA) + 1.0 / 4 * (double)kva_index_key_bytes(counts->index_dim);
     const double row128 = 1.0 / 128 * paged_row(sglang, page / HCA);
     const double rows = with_drafts(call, counts, row4 * (double)counts->csa + row128 * (double)counts->hca);
     return windowed_cap(call, counts) > 0 ? rows
@@ -168,7 +164,7 @@ static double bytes_per_token(const struct kva_call *call, const struct counts *
     const double ring4 = (double)ring(call, CSA) / window;
     const double ring128 = sglang->dsv4 == DSV4_BY_WINDOW ? ratio * ((double)ring(call, HCA) / window) : 0;
     const double bytes = ratio * row * n + 1.0 / 4 * row * n4 + 1.0 / 128 * row * n128 +
-                         1.0 / 4 * (double)index_row(counts) * n4 + ratio * ring4 * state4 * n4 +
+                         1.0 / 4 * (double)kva_index_key_bytes(counts->index_dim) * n4 + ratio * ring4 * state4 * n4 +
                          ring128 * state128 * n128 + ratio * ring4 * index4 * n4;
     return with_drafts(call, counts, bytes);
 }
@@ -255,7 +251,7 @@ static uint64_t index_bytes(const struct kva_call *call, const struct counts *co
     const struct sglang *sglang = call->behaviours;
     const uint64_t block = call->deployment->block_size, page = block / CSA;
     const uint64_t pages = sglang->dsv4_index_padded ? kva_ceil_div(slots + block, page) : (slots + page + 1) / page;
-    return pages * page * index_row(counts);
+    return pages * page * kva_index_key_bytes(counts->index_dim);
 }
 
 static uint64_t state_bytes(uint64_t slots, uint64_t ring_size, uint64_t ratio, uint64_t width)

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/budget.h"
+#include "engine/cache_bytes.h"
 #include "engine/sglang.h"
 
 enum { MIB = 1 << 20 };
@@ -126,15 +127,6 @@ static double by_parts(const struct kva_call *call, double mib, double ranks, bo
     return rounded(mib, reserved);
 }
 
-static bool is_latent(const struct kva_model *model)
-{
-    for (size_t i = 0; i < model->n_layers; i++)
-        for (size_t c = 0; c < model->layers[i].n_caches; c++)
-            if (model->layers[i].caches[c].kind == KVA_CACHE_LATENT)
-                return true;
-    return false;
-}
-
 static enum kva_status resolve_fraction(struct kva_call *call)
 {
     const struct sglang *sglang = call->behaviours;
@@ -145,7 +137,7 @@ static enum kva_status resolve_fraction(struct kva_call *call)
     deployment->memory_fraction = sglang->fraction == FRACTION_PARALLEL ? by_parallel(mib, deployment->tp)
                                   : sglang->fraction == FRACTION_SIZE
                                       ? by_size(call, mib, ranks)
-                                      : by_parts(call, mib, ranks, is_latent(call->model));
+                                      : by_parts(call, mib, ranks, kva_model_has_cache(call->model, KVA_CACHE_LATENT));
     if (deployment->memory_fraction <= 0)
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, "memory_fraction",
                         "SGLang's own reserve is more than this GPU has; give --mem-fraction-static");
@@ -159,10 +151,6 @@ enum kva_status sglang_budget(struct kva_call *call)
 {
     struct kva_deployment *deployment = call->deployment;
     char human[KVA_HUMAN];
-    if (deployment->weight_bytes == KVA_UNKNOWN)
-        return kva_fail(
-            call->error, KVA_REFUSED, NULL, "weight_bytes",
-            "the size of the weights is not known; give --weight-bytes or the bytes for caches, --kv-bytes");
     enum kva_status status = resolve_fraction(call);
     if (status != KVA_OK)
         return status;

@@ -10,11 +10,6 @@
 // Sums of as many layers as a model may have stay below 2^64.
 static const uint64_t MOST_OF_A_ROW = UINT64_C(1) << 48;
 
-static enum kva_status too_large(const struct kva_call *call)
-{
-    return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
-}
-
 static uint64_t value_or(const struct kva_model *model, const char *name, uint64_t otherwise)
 {
     const struct kva_value *value = kva_model_value(model, name);
@@ -44,7 +39,7 @@ static enum kva_status attention_rows(struct kva_call *call, const struct sglang
         return status;
     if (!kva_kv_row_bytes(&call->kv_format, heads, cache->k_dim, 0, k) ||
         !kva_kv_row_bytes(&call->kv_format, heads, 0, v_dim, v))
-        return too_large(call);
+        return kva_too_large(call);
     return KVA_OK;
 }
 
@@ -66,12 +61,6 @@ static enum kva_status packed_row(struct kva_call *call, uint64_t *row)
                         (unsigned long long)lora);
     *row = lora + lora / 128 * 4 + rope * 2;
     return KVA_OK;
-}
-
-// NSATokenToKVPool: index_head_dim fp8 elements and a float32 scale of every 128
-static uint64_t index_row(const struct kva_cache *cache)
-{
-    return cache->k_dim + cache->k_dim / 128 * 4;
 }
 
 static enum kva_status refuse_cache(struct kva_call *call, const struct kva_layer *layer, const char *what)
@@ -100,13 +89,13 @@ static enum kva_status layer_rows(struct kva_call *call, const struct sglang_sha
         if (cache->ratio > 1 || (cache->kind == KVA_CACHE_INDEX && !latent))
             return refuse_cache(call, layer, "compressed rows or an indexer of its own kind");
         if (cache->kind == KVA_CACHE_INDEX)
-            out->index = index_row(cache);
+            out->index = kva_index_key_bytes(cache->k_dim);
         else if (out->k > 0)
             return refuse_cache(call, layer, "two caches");
         else if (cache->kind == KVA_CACHE_LATENT) {
             latent = true;
             if (!kva_kv_row_bytes(&call->kv_format, 1, (uint64_t)cache->k_dim + cache->v_dim, 0, &out->k))
-                return too_large(call);
+                return kva_too_large(call);
         } else {
             out->windowed = shape->hybrid && has_window(cache);
             status = attention_rows(call, shape, cache, &out->k, &out->v);
@@ -195,28 +184,19 @@ static enum kva_status layer_states(struct kva_call *call, const struct state_ru
                                 "the states of layer %u cannot be divided among %llu ranks of attention", layer->index,
                                 (unsigned long long)rule->tp);
             if (!kva_add_product(is_conv ? &out->conv : &out->ssm, share, is_conv ? rule->conv_bytes : rule->ssm_bytes))
-                return too_large(call);
+                return kva_too_large(call);
         }
     }
     return KVA_OK;
 }
 
-static bool has_states(const struct kva_model *model)
-{
-    for (size_t i = 0; i < model->n_layers; i++)
-        for (size_t c = 0; c < model->layers[i].n_caches; c++)
-            if (kva_cache_is_state(&model->layers[i].caches[c]))
-                return true;
-    return false;
-}
-
 static enum kva_status check_states(struct kva_call *call, struct sglang_shape *shape)
 {
     const struct sglang *sglang = call->behaviours;
-    shape->states = has_states(call->model);
+    shape->states = kva_model_has_cache(call->model, KVA_CACHE_STATE);
     if (!shape->states)
         return KVA_OK;
-    if (sglang_rule(call, "states") == NULL)
+    if (kva_model_rule(call, "states") == NULL)
         return refuse_state(call, "not among the architectures whose states this version of SGLang is known to keep");
     if (sglang->mamba_slots == MAMBA_SLOTS_UNKNOWN)
         return refuse_state(call, "how this version of SGLang sizes its states was not read");
@@ -229,25 +209,12 @@ static enum kva_status check_states(struct kva_call *call, struct sglang_shape *
 
 // ---------------------------------------------------------------- stages
 
-// distributed/utils.py get_pp_indices: the last stages take the rest.
 static enum kva_status lay_stages(struct kva_call *call, struct sglang_shape *shape)
 {
-    const uint64_t n = call->model->n_layers, pp = shape->pp;
-    uint64_t *sizes = kva_arena_alloc(call->arena, pp, sizeof *sizes);
-    if (sizes == NULL)
-        return kva_fail_memory(call->error, pp * sizeof *sizes);
-    for (uint64_t s = 0; s < pp; s++)
-        sizes[s] = n / pp + (s >= pp - n % pp);
-    enum kva_status status = KVA_OK;
-    if (call->deployment->pp_partition != NULL)
-        status = kva_stages_parse(call->deployment->pp_partition, n, pp, sizes, call->error);
-    uint64_t stage = 0, left = sizes[0];
-    for (size_t i = 0; status == KVA_OK && i < n; i++) {
-        while (left == 0)
-            left = sizes[++stage];
-        shape->layers[i].stage = (uint32_t)stage;
-        left--;
-    }
+    const uint32_t *stage_of;
+    enum kva_status status = kva_stages_lay(call, kva_stages_last, &stage_of);
+    for (size_t i = 0; status == KVA_OK && i < call->model->n_layers; i++)
+        shape->layers[i].stage = stage_of[i];
     return status;
 }
 
@@ -257,7 +224,7 @@ static uint64_t index_row_of(const struct kva_model *model)
     for (size_t i = 0; i < model->n_layers; i++)
         for (size_t c = 0; c < model->layers[i].n_caches; c++)
             if (model->layers[i].caches[c].kind == KVA_CACHE_INDEX)
-                return index_row(&model->layers[i].caches[c]);
+                return kva_index_key_bytes(model->layers[i].caches[c].k_dim);
     return 0;
 }
 
@@ -265,13 +232,13 @@ static bool is_hybrid(struct kva_call *call)
 {
     const struct sglang *sglang = call->behaviours;
     const struct kva_deployment *deployment = call->deployment;
-    const char *backend = sglang_rule(call, "hybrid_swa_off_backend");
+    const char *backend = kva_model_rule(call, "hybrid_swa_off_backend");
     if (deployment->hybrid_manager == KVA_OFF || sglang->swa_split == SWA_SPLIT_NONE ||
-        sglang_rule(call, "hybrid_swa") == NULL)
+        kva_model_rule(call, "hybrid_swa") == NULL)
         return false;
     if (backend != NULL && deployment->attention_backend != NULL && strcmp(backend, deployment->attention_backend) == 0)
         return false;
-    if (deployment->spec_tokens > 0 && sglang_rule(call, "hybrid_swa_off_draft") != NULL)
+    if (deployment->spec_tokens > 0 && kva_model_rule(call, "hybrid_swa_off_draft") != NULL)
         return false;
     for (size_t i = 0; i < call->model->n_layers; i++)
         for (size_t c = 0; c < call->model->layers[i].n_caches; c++)
@@ -298,7 +265,7 @@ static enum kva_status add_layer(struct kva_call *call, struct sglang_shape *sha
                                  const struct sglang_layer *mine)
 {
     if (kva_max(kva_max(mine->k, mine->v), kva_max(mine->conv, mine->ssm)) > MOST_OF_A_ROW)
-        return too_large(call);
+        return kva_too_large(call);
     struct sglang_stage *stage = &shape->stages[mine->stage];
     uint64_t *to_k = mine->windowed ? &stage->swa_k : &stage->full_k;
     uint64_t *to_v = mine->windowed ? &stage->swa_v : &stage->full_v;
@@ -306,7 +273,7 @@ static enum kva_status add_layer(struct kva_call *call, struct sglang_shape *sha
         !kva_add(stage->index, mine->index, &stage->index) || !kva_add(stage->conv, mine->conv, &stage->conv) ||
         !kva_add(stage->ssm, mine->ssm, &stage->ssm) ||
         !kva_add(shape->state_slot, mine->conv + mine->ssm, &shape->state_slot))
-        return too_large(call);
+        return kva_too_large(call);
     const bool full = mine->k > 0 && !mine->windowed;
     stage->n_layers++;
     stage->n_full += full;
@@ -395,8 +362,8 @@ enum kva_status sglang_shape_of(struct kva_call *call, struct sglang_shape *shap
         return status;
     if (!kva_mul(shape->draft_k, call->deployment->draft_layers, &shape->draft_k) ||
         !kva_mul(shape->draft_v, call->deployment->draft_layers, &shape->draft_v))
-        return too_large(call);
-    shape->engine_window = shape->window - (shape->window > 0 && sglang_rule(call, "window_less_current") != NULL);
+        return kva_too_large(call);
+    shape->engine_window = shape->window - (shape->window > 0 && kva_model_rule(call, "window_less_current") != NULL);
     for (uint64_t s = 0; s < shape->pp; s++) {
         count_budget(call, shape, &shape->stages[s]);
         shape->state_stage_slot = kva_max(shape->state_stage_slot, shape->stages[s].conv + shape->stages[s].ssm);

@@ -13,26 +13,22 @@
 #include "engine/growing.h"
 #include "engine/resolve.h"
 
-static const char *const DYNAMIC_WINDOWS[] = {"ignored", "view", NULL};
-static const char *const FIRST_UPDATES[] = {"kept", "copied", NULL};
-static const char *const STATIC_ROWS[] = {"length", "length_less_one", NULL};
-static const char *const STATIC_WINDOWS[] = {"never", "by_name", "by_layer_types", "from_config", NULL};
-static const char *const HYBRID_NAMES[] = {"static", "dynamic", NULL};
-static const char *const QUANTIZED_LAYERS[] = {"unknown", "any", "full_only", NULL};
+#define BEHAVIOURS_OF struct kva_transformers
+#include "engine/behaviour_rows.h"
 
 static const struct kva_behaviour BEHAVIOURS[] = {
-    {"dynamic_windows", KVA_BEHAVIOUR_CHOICE, offsetof(struct kva_transformers, dynamic_windows), DYNAMIC_WINDOWS},
-    {"first_update", KVA_BEHAVIOUR_CHOICE, offsetof(struct kva_transformers, first_update), FIRST_UPDATES},
-    {"static_rows", KVA_BEHAVIOUR_CHOICE, offsetof(struct kva_transformers, static_rows), STATIC_ROWS},
-    {"static_windows", KVA_BEHAVIOUR_CHOICE, offsetof(struct kva_transformers, static_windows), STATIC_WINDOWS},
-    {"hybrid_name", KVA_BEHAVIOUR_CHOICE, offsetof(struct kva_transformers, hybrid_name), HYBRID_NAMES},
-    {"quantized_layers", KVA_BEHAVIOUR_CHOICE, offsetof(struct kva_transformers, quantized_layers), QUANTIZED_LAYERS},
-    {"capabilities_listed", KVA_BEHAVIOUR_FLAG, offsetof(struct kva_transformers, capabilities_listed), NULL},
-    {"states_in_cache", KVA_BEHAVIOUR_FLAG, offsetof(struct kva_transformers, states_in_cache), NULL},
-    {"sharing_dropped", KVA_BEHAVIOUR_FLAG, offsetof(struct kva_transformers, sharing_dropped), NULL},
-    {"quantized_bits", KVA_BEHAVIOUR_COUNT, offsetof(struct kva_transformers, quantized_bits), NULL},
-    {"quantized_group", KVA_BEHAVIOUR_COUNT, offsetof(struct kva_transformers, quantized_group), NULL},
-    {"quantized_residual", KVA_BEHAVIOUR_COUNT, offsetof(struct kva_transformers, quantized_residual), NULL},
+    CHOICE(dynamic_windows, "ignored", "view"),
+    CHOICE(first_update, "kept", "copied"),
+    CHOICE(static_rows, "length", "length_less_one"),
+    CHOICE(static_windows, "never", "by_name", "by_layer_types", "from_config"),
+    CHOICE(hybrid_name, "static", "dynamic"),
+    CHOICE(quantized_layers, "unknown", "any", "full_only"),
+    FLAG(capabilities_listed),
+    FLAG(states_in_cache),
+    FLAG(sharing_dropped),
+    COUNT(quantized_bits),
+    COUNT(quantized_group),
+    COUNT(quantized_residual),
 };
 
 // ---------------------------------------------------------------- the deployment
@@ -150,11 +146,6 @@ static enum kva_status unknown(struct kva_call *call, const char *what)
                     call->version->version, what, call->model->model_type);
 }
 
-static enum kva_status overflow(struct kva_call *call)
-{
-    return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
-}
-
 // The cache as Transformers keeps it: latent rows expanded unless the model's file keeps them, heads repeated.
 static enum kva_status as_kept(struct kva_call *call, const struct rules *rules, struct kva_cache *cache)
 {
@@ -197,7 +188,7 @@ static enum kva_status add_fused(struct kva_call *call, const struct rules *rule
     return kva_mul3(beside, deployment->prompt, kva_dtype_bytes(deployment->kv_dtype), &bytes) &&
                    kva_add(*held, bytes, held)
                ? KVA_OK
-               : overflow(call);
+               : kva_too_large(call);
 }
 
 static enum kva_status add_rows(struct kva_call *call, const struct rules *rules, const struct kva_cache *cache,
@@ -218,11 +209,11 @@ static enum kva_status add_rows(struct kva_call *call, const struct rules *rules
     if (kept.kind == KVA_CACHE_CROSS)
         rows = (struct kva_transformers_size){kept.length, kept.length, kept.length};
     if (!kva_mul(rows.logical, row, &size.logical) || !kva_mul(rows.held, row, &size.held))
-        return overflow(call);
+        return kva_too_large(call);
     status = add_fused(call, rules, &kept, &size.held);
     if (status == KVA_OK && (!kva_add_product(&layer->logical, size.logical, call->deployment->sequences) ||
                              !kva_add_product(&layer->held, size.held, call->deployment->sequences)))
-        status = overflow(call);
+        status = kva_too_large(call);
     layer->rows = kva_max(layer->rows, rows.held);
     return status;
 }
@@ -251,7 +242,7 @@ static enum kva_status add_states(struct kva_call *call, const struct rules *rul
     enum kva_status status = kva_growing_state(call, cache, columns, dtype, &bytes);
     if (status == KVA_OK && (!kva_add_product(&layer->logical, bytes, call->deployment->sequences) ||
                              !kva_add_product(&layer->held, bytes, call->deployment->sequences)))
-        status = overflow(call);
+        status = kva_too_large(call);
     return status;
 }
 
@@ -275,7 +266,7 @@ static enum kva_status size_of_layer(struct kva_call *call, const struct rules *
         status = kva_transformers_compressed(call, layer, size);
         if (status == KVA_OK &&
             (!kva_mul(size->logical, sequences, &size->logical) || !kva_mul(size->held, sequences, &size->held)))
-            status = overflow(call);
+            status = kva_too_large(call);
         return status;
     }
     for (size_t c = 0; c < layer->n_caches && status == KVA_OK; c++) {
@@ -312,7 +303,7 @@ static enum kva_status add_conv_everywhere(struct kva_call *call, const struct r
             has = has || kva_cache_is_state(&model->layers[i].caches[c]);
         if (!has && (!kva_add(allocation->layers[i].bytes, size.held, &allocation->layers[i].bytes) ||
                      !kva_add(allocation->layers[i].logical, size.logical, &allocation->layers[i].logical)))
-            status = overflow(call);
+            status = kva_too_large(call);
     }
     return status;
 }
@@ -344,7 +335,7 @@ static enum kva_status find_peak(struct kva_call *call, struct kva_engine_alloca
     call->deployment->context = context;
     for (size_t i = 0; i < call->model->n_layers && status == KVA_OK; i++)
         if (!kva_add(allocation->peak, then.layers[i].bytes, &allocation->peak))
-            status = overflow(call);
+            status = kva_too_large(call);
     return status;
 }
 

@@ -11,15 +11,6 @@ static bool is(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
-static bool any_state(const struct kva_model *model)
-{
-    for (size_t i = 0; i < model->n_layers; i++)
-        for (size_t c = 0; c < model->layers[i].n_caches; c++)
-            if (kva_cache_is_state(&model->layers[i].caches[c]))
-                return true;
-    return false;
-}
-
 size_t kva_transformers_windowed_layers(const struct kva_model *model)
 {
     size_t n = 0;
@@ -102,7 +93,7 @@ static enum kva_status class_of_quantized(struct kva_call *call, enum kva_transf
     *kind = KVA_TRANSFORMERS_QUANTIZED;
     if (behaviours->quantized_layers == QUANTIZED_NONE)
         return refuse(call, "there is no quantized cache that kvatlas knows");
-    if (any_state(call->model))
+    if (kva_model_has_cache(call->model, KVA_CACHE_STATE))
         return refuse(call, "what it does with states is not known");
     if (behaviours->quantized_layers == QUANTIZED_FULL_ONLY && kva_transformers_windowed_layers(call->model) > 0)
         return refuse(call, "`QuantizedCache` is only supported for models with only full attention layers");
@@ -120,7 +111,7 @@ enum kva_status kva_transformers_class(struct kva_call *call, enum kva_transform
         return own == NULL ? KVA_OK : refuse(call, "its attention wants the hybrid cache");
     if (is(name, "quantized"))
         return class_of_quantized(call, kind);
-    if (any_state(call->model) && !behaviours->states_in_cache)
+    if (kva_model_has_cache(call->model, KVA_CACHE_STATE) && !behaviours->states_in_cache)
         return KVA_OK;  // the model makes its own cache, whatever is asked for
     if (behaviours->static_windows == STATIC_WINDOWS_NEVER && !is(name, "static"))
         return KVA_OK;  // a name that this release does not know does nothing

@@ -59,7 +59,7 @@ static enum kva_status quantized_side(struct kva_call *call, uint64_t elements, 
     const uint64_t rows = across ? groups / packed + (groups % packed != 0) : groups;
     const uint64_t row = across ? group : group / packed;
     if (!kva_add_product(bytes, rows, row) || !kva_add_product(bytes, groups, 2 * element))  // a scale and a zero point
-        return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
+        return kva_too_large(call);
     return KVA_OK;
 }
 
@@ -75,7 +75,7 @@ enum kva_status kva_transformers_quantized(struct kva_call *call, uint64_t k_ele
         if (!kva_mul3(rows, sides[s], deployment->sequences, &elements) ||
             !kva_mul3(rest, sides[s], deployment->sequences, &whole) ||
             !kva_add_product(&size->held, whole, kva_dtype_bytes(deployment->kv_dtype)))
-            return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
+            return kva_too_large(call);
         enum kva_status status = quantized_side(call, elements, &size->held);
         if (status != KVA_OK)
             return status;

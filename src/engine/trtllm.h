@@ -47,7 +47,6 @@ uint64_t trtllm_stage_plain_row(const struct kva_call *call, const struct trtllm
                                 uint64_t window);
 uint64_t trtllm_stage_state(const struct kva_call *call, const struct trtllm_shape *shape, uint64_t stage);
 uint64_t trtllm_max_batch(const struct kva_call *call);
-const char *trtllm_rule(const struct kva_call *call, const char *name);
 
 // Errors: KVA_REFUSED (caches that the manager does not keep or that were not read), KVA_BAD_INPUT (states that do not
 // divide, windows that are no list).

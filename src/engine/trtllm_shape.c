@@ -11,11 +11,6 @@
 // Sums of as many layers as a model may have stay below 2^64.
 static const uint64_t MOST_OF_A_ROW = UINT64_C(1) << 48;
 
-static enum kva_status too_large(const struct kva_call *call)
-{
-    return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
-}
-
 static enum kva_status refuse(struct kva_call *call, const struct kva_layer *layer, const char *what)
 {
     return kva_fail(call->error, KVA_REFUSED, NULL, "engine",
@@ -38,7 +33,7 @@ static enum kva_status attention_row(struct kva_call *call, const struct kva_cac
     uint64_t bits;
     if (!kva_kv_row_bytes(&call->kv_format, heads, cache->k_dim, v_dim, &out->row) || out->row > MOST_OF_A_ROW ||
         !kva_mul3(heads, cache->k_dim + v_dim, call->kv_format.k.bits, &bits))
-        return too_large(call);
+        return kva_too_large(call);
     out->plain = bits / 8;
     return KVA_OK;
 }
@@ -48,7 +43,7 @@ static enum kva_status latent_row(struct kva_call *call, const struct kva_cache 
 {
     const uint64_t elements = (uint64_t)cache->k_dim + cache->v_dim;
     if (!kva_kv_row_bytes(&call->kv_format, 1, elements, 0, &out->row) || out->row > MOST_OF_A_ROW)
-        return too_large(call);
+        return kva_too_large(call);
     out->plain = elements * call->kv_format.k.bits / 8;
     return KVA_OK;
 }
@@ -69,7 +64,7 @@ static enum kva_status layer_rows(struct kva_call *call, const struct kva_layer 
         if (cache->kind == KVA_CACHE_INDEX) {
             if (trtllm->index == TRTLLM_INDEX_NONE)
                 return refuse(call, layer, "keys of an indexer, which this version is not known to run");
-            out->row += cache->k_dim + cache->k_dim / 128 * 4;
+            out->row += kva_index_key_bytes(cache->k_dim);
         } else if (out->row > 0)
             return refuse(call, layer, "two caches");
         else if (cache->kind == KVA_CACHE_LATENT) {
@@ -101,15 +96,13 @@ static enum kva_dtype state_dtype(const struct kva_call *call, const struct kva_
 static enum kva_status check_states(struct kva_call *call, struct trtllm_shape *shape)
 {
     const struct trtllm *trtllm = call->behaviours;
-    for (size_t i = 0; i < call->model->n_layers; i++)
-        for (size_t c = 0; c < call->model->layers[i].n_caches; c++)
-            shape->states = shape->states || kva_cache_is_state(&call->model->layers[i].caches[c]);
+    shape->states = kva_model_has_cache(call->model, KVA_CACHE_STATE);
     if (!shape->states)
         return KVA_OK;
     if (trtllm->states == TRTLLM_STATES_UNKNOWN)
         return kva_fail(call->error, KVA_REFUSED, NULL, "engine",
                         "how this version of TensorRT-LLM sizes recurrent states was not read");
-    if (trtllm_rule(call, "states") == NULL)
+    if (kva_model_rule(call, "states") == NULL)
         return kva_fail(call->error, KVA_REFUSED, NULL, "engine",
                         "%s is not among the architectures whose states this version of TensorRT-LLM is known to keep",
                         *call->model->architecture != '\0' ? call->model->architecture : call->model->model_type);
@@ -136,11 +129,11 @@ static enum kva_status layer_states(struct kva_call *call, const struct kva_laye
                                 (unsigned long long)tp);
             if (!kva_add_product(is_conv ? &out->conv : &out->ssm, part->elements / tp,
                                  kva_dtype_bytes(is_conv ? conv : state_dtype(call, part))))
-                return too_large(call);
+                return kva_too_large(call);
         }
     }
     if (out->conv > MOST_OF_A_ROW || out->ssm > MOST_OF_A_ROW)
-        return too_large(call);
+        return kva_too_large(call);
     out->state = out->conv + out->ssm;
     return KVA_OK;
 }
@@ -214,16 +207,12 @@ static enum kva_status add_window(struct kva_call *call, struct trtllm_shape *sh
 static enum kva_status check_windows(struct kva_call *call, const struct trtllm_shape *shape)
 {
     const struct trtllm *trtllm = call->behaviours;
-    bool latent = false;
-    for (size_t i = 0; i < call->model->n_layers; i++)
-        for (size_t c = 0; c < call->model->layers[i].n_caches; c++)
-            latent = latent || call->model->layers[i].caches[c].kind == KVA_CACHE_LATENT;
     if (call->deployment->windows == NULL || shape->v2)
         return KVA_OK;
     if (trtllm->v1_windows == V1_WINDOWS_UNKNOWN)
         return kva_fail(call->error, KVA_REFUSED, NULL, "windows",
                         "how this version of TensorRT-LLM divides its memory among windows is not known");
-    if (latent && shape->n_windows > 1)
+    if (kva_model_has_cache(call->model, KVA_CACHE_LATENT) && shape->n_windows > 1)
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, "windows", "latent caches take one window for all layers");
     return KVA_OK;
 }
@@ -258,24 +247,13 @@ static enum kva_status lay_windows(struct kva_call *call, struct trtllm_shape *s
 
 static enum kva_status lay_stages(struct kva_call *call, struct trtllm_shape *shape)
 {
-    const uint64_t n = call->model->n_layers, pp = call->deployment->pp;
-    uint64_t *sizes = kva_arena_alloc(call->arena, pp, sizeof *sizes);
-    if (sizes == NULL)
-        return kva_fail_memory(call->error, pp * sizeof *sizes);
-    kva_stages_even(n, pp, sizes);
-    enum kva_status status = KVA_OK;
-    if (call->deployment->pp_partition != NULL)
-        status = kva_stages_parse(call->deployment->pp_partition, n, pp, sizes, call->error);
-    else if (n % pp != 0)
+    const uint32_t *stage_of;
+    enum kva_status status = kva_stages_lay(call, kva_stages_even, &stage_of);
+    for (size_t i = 0; status == KVA_OK && i < call->model->n_layers; i++)
+        shape->layers[i].stage = stage_of[i];
+    if (status == KVA_OK && call->deployment->pp_partition == NULL && call->model->n_layers % call->deployment->pp != 0)
         status = kva_assume(call, "the first stages hold a layer more: %llu do not divide the layers evenly",
-                            (unsigned long long)pp);
-    uint64_t stage = 0, left = sizes[0];
-    for (size_t i = 0; status == KVA_OK && i < n; i++) {
-        while (left == 0)
-            left = sizes[++stage];
-        shape->layers[i].stage = (uint32_t)stage;
-        left--;
-    }
+                            (unsigned long long)call->deployment->pp);
     return status;
 }
 

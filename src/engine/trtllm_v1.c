@@ -6,13 +6,9 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "engine/budget.h"
 #include "engine/parallel.h"
 #include "engine/trtllm.h"
-
-static enum kva_status too_large(const struct kva_call *call)
-{
-    return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
-}
 
 // ---------------------------------------------------------------- shares
 
@@ -107,7 +103,7 @@ static enum kva_status asked_pools(struct kva_call *call, const struct trtllm_sh
     enum kva_status status = shares_of(call, shape->n_windows, shares);
     for (size_t w = 0; status == KVA_OK && w < shape->n_windows; w++) {
         if (!kva_mul(blocks_of_sequence(call, shape, w), deployment->sequences, &pools->blocks[w]))
-            return too_large(call);
+            return kva_too_large(call);
         for (uint64_t s = 0; s < deployment->pp; s++) {
             const double row = (double)trtllm_stage_plain_row(call, shape, s, shape->windows[w]);
             bytes = fmax(bytes, (double)pools->blocks[w] * (double)deployment->block_size * row / shares[w]);
@@ -154,7 +150,7 @@ static enum kva_status allocate_layers(struct kva_call *call, const struct trtll
         if (!kva_mul(pools->blocks[pool_of(shape, mine->window)], block, &tokens) ||
             !kva_add_product(&layer->bytes, tokens, mine->row) ||
             !kva_add_product(&layer->bytes, sequences, mine->state))
-            return too_large(call);
+            return kva_too_large(call);
         layer->rows = mine->row > 0 ? tokens / sequences : 0;
     }
     return KVA_OK;
@@ -167,7 +163,7 @@ static enum kva_status sum_stages(struct kva_call *call, const struct trtllm_sha
     uint64_t most = 0, sum = 0, bytes;
     for (uint64_t s = 0; s < deployment->pp; s++) {
         if (!stage_bytes(call, shape, s, pools, &bytes) || !kva_add(sum, bytes, &sum))
-            return too_large(call);
+            return kva_too_large(call);
         if (s == 0 || bytes > most) {
             most = bytes;
             allocation->stage = (uint32_t)s;
@@ -178,9 +174,7 @@ static enum kva_status sum_stages(struct kva_call *call, const struct trtllm_sha
         if (shape->layers[i].stage == allocation->stage)
             used += allocation->layers[i].bytes;
     allocation->unassigned = most - used;
-    return kva_mul3(sum, deployment->tp, deployment->dp_attention == KVA_ON ? 1 : deployment->dp, &allocation->total)
-               ? KVA_OK
-               : too_large(call);
+    return kva_allocation_total(call, sum, allocation);
 }
 
 static enum kva_status list_pools(struct kva_call *call, const struct trtllm_shape *shape,
@@ -214,7 +208,7 @@ static enum kva_status list_pools(struct kva_call *call, const struct trtllm_sha
         pool->blocks = states ? pools->slots : pools->blocks[w];
         if (!kva_mul(row, states ? 1 : block, &pool->page_bytes) ||
             !kva_mul(pool->page_bytes, pool->blocks, &pool->bytes))
-            return too_large(call);
+            return kva_too_large(call);
     }
     allocation->n_pools = n;
     return KVA_OK;
@@ -254,7 +248,7 @@ static enum kva_status fill_capacity(struct kva_call *call, const struct trtllm_
     for (uint64_t s = 0; s < deployment->pp; s++) {
         uint64_t bytes;
         if (!stage_bytes(call, shape, s, &pools, &bytes))
-            return too_large(call);
+            return kva_too_large(call);
         capacity->reserved = kva_max(capacity->reserved, bytes);
     }
     capacity->fits = capacity->sequences_at_context >= deployment->sequences;
@@ -329,7 +323,7 @@ enum kva_status trtllm_v1_print(struct kva_call *call, const struct trtllm_shape
     }
     pools.slots = 0;  // states are not of these pools
     if (status == KVA_OK && !stage_bytes(call, shape, 0, &pools, &bytes))
-        status = too_large(call);
+        status = kva_too_large(call);
     const struct kva_quantity quantities[] = {kva_count_of("tokens_per_block", call->deployment->block_size),
                                               kva_real_of("gib", (double)bytes / 0x1p30),
                                               kva_count_of("tokens", tokens)};

@@ -4,13 +4,9 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "engine/budget.h"
 #include "engine/parallel.h"
 #include "engine/trtllm.h"
-
-static enum kva_status too_large(const struct kva_call *call)
-{
-    return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
-}
 
 // ---------------------------------------------------------------- quota and tokens
 
@@ -130,7 +126,7 @@ static enum kva_status allocate_layers(struct kva_call *call, const struct trtll
     enum { MOST = 40 };
     if (deployment->context > UINT64_C(1) << MOST || deployment->sequences > UINT64_C(1) << (62 - MOST) ||
         deployment->batch_tokens > UINT64_C(1) << MOST)
-        return too_large(call);
+        return kva_too_large(call);
     for (size_t i = 0; i < call->model->n_layers; i++) {
         struct kva_engine_layer *layer = &allocation->layers[i];
         const struct trtllm_layer *mine = &shape->layers[i];
@@ -140,7 +136,7 @@ static enum kva_status allocate_layers(struct kva_call *call, const struct trtll
         if (!kva_add_product(&layer->bytes, tokens, mine->row) ||
             !kva_add_product(&layer->bytes, deployment->sequences, mine->state) ||
             !kva_add(stages[mine->stage], layer->bytes, &stages[mine->stage]))
-            return too_large(call);
+            return kva_too_large(call);
     }
     return KVA_OK;
 }
@@ -156,16 +152,14 @@ static enum kva_status sum_stages(struct kva_call *call, const struct trtllm_sha
         if (!kva_add_product(&bytes, shape->slots_beside, trtllm_stage_state(call, shape, s)) ||
             !kva_add_product(&bytes, all * deployment->sequences, s + 1 == deployment->pp ? shape->draft_row : 0) ||
             !kva_round_up(bytes, granularity(bytes), &bytes) || !kva_add(sum, bytes, &sum))
-            return too_large(call);
+            return kva_too_large(call);
         if (s == 0 || bytes > most) {
             most = bytes;
             allocation->stage = (uint32_t)s;
         }
     }
     allocation->unassigned = most - stages[allocation->stage];
-    return kva_mul3(sum, deployment->tp, deployment->dp_attention == KVA_ON ? 1 : deployment->dp, &allocation->total)
-               ? KVA_OK
-               : too_large(call);
+    return kva_allocation_total(call, sum, allocation);
 }
 
 static enum kva_status list_pool(struct kva_call *call, const struct trtllm_shape *shape,

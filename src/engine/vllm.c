@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "engine/budget.h"
 #include "engine/parallel.h"
 
 enum kva_status vllm_layout_make(struct kva_call *call, struct vllm_layout *layout)
@@ -18,11 +19,6 @@ enum kva_status vllm_layout_make(struct kva_call *call, struct vllm_layout *layo
     return status == KVA_OK ? vllm_groups_make(call, layout) : status;
 }
 
-static enum kva_status too_large(struct kva_call *call)
-{
-    return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
-}
-
 // ---------------------------------------------------------------- what the asked sequences take
 
 // Blocks that the asked sequences take in the groups of each spec, [n_specs].
@@ -33,7 +29,7 @@ static enum kva_status count_blocks(struct kva_call *call, const struct vllm_lay
         const uint64_t one = layout->mixed ? vllm_blocks_of_all(&request, layout, call->deployment->context)
                                            : vllm_blocks(&request, &layout->specs[s], call->deployment->context);
         if (!kva_mul(one, call->deployment->sequences, &blocks[s]))
-            return too_large(call);
+            return kva_too_large(call);
     }
     return KVA_OK;
 }
@@ -49,7 +45,7 @@ static enum kva_status fill_layers(struct kva_call *call, const struct vllm_layo
             continue;
         struct kva_engine_layer *layer = &layers[entry->layer];
         if (!kva_add_product(&layer->bytes, blocks[entry->spec], spec->page))
-            return too_large(call);
+            return kva_too_large(call);
         if (spec->kind != VLLM_STATE)
             layer->rows = kva_max(layer->rows, blocks[entry->spec] / sequences * spec->block);
     }
@@ -59,17 +55,10 @@ static enum kva_status fill_layers(struct kva_call *call, const struct vllm_layo
 // Layers without a cache of their own stand where their neighbours do.
 static enum kva_status place_layers(struct kva_call *call, struct kva_engine_layer *layers)
 {
-    const struct kva_deployment *deployment = call->deployment;
-    uint64_t *sizes = kva_arena_alloc(call->arena, deployment->pp, sizeof *sizes), before = 0;
-    if (sizes == NULL)
-        return kva_fail_memory(call->error, deployment->pp * sizeof *sizes);
-    enum kva_status status = vllm_stages(call, sizes);
-    uint32_t stage = 0;
-    for (uint64_t i = 0; status == KVA_OK && i < call->model->n_layers; i++) {
-        while (stage + 1 < deployment->pp && i >= before + sizes[stage])
-            before += sizes[stage++];
-        layers[i].stage = stage;
-    }
+    const uint32_t *stage_of;
+    enum kva_status status = kva_stages_lay(call, kva_stages_inner, &stage_of);
+    for (size_t i = 0; status == KVA_OK && i < call->model->n_layers; i++)
+        layers[i].stage = stage_of[i];
     return status;
 }
 
@@ -81,21 +70,20 @@ static enum kva_status total_up(struct kva_call *call, const struct vllm_layout 
     uint64_t taken = 1, used = 0, all = 0, sum = 0;
     for (size_t s = 0; s < layout->n_specs; s++)
         if (!kva_add_product(&taken, blocks[s], layout->mixed ? s == 0 : layout->specs[s].n_groups))
-            return too_large(call);
+            return kva_too_large(call);
     for (uint32_t stage = 0; stage < layout->n_stages; stage++) {
         if (layout->block_bytes[stage] > layout->block_bytes[allocation->stage])
             allocation->stage = stage;
         if (!kva_add_product(&sum, layout->block_bytes[stage], taken))
-            return too_large(call);
+            return kva_too_large(call);
     }
     for (size_t i = 0; i < call->model->n_layers; i++)
         if (allocation->layers[i].stage == allocation->stage && !kva_add(used, allocation->layers[i].bytes, &used))
-            return too_large(call);
-    if (!kva_mul(layout->block_bytes[allocation->stage], taken, &all) ||
-        !kva_mul3(sum, call->deployment->tp, call->deployment->dp, &allocation->total))
-        return too_large(call);
+            return kva_too_large(call);
+    if (!kva_mul(layout->block_bytes[allocation->stage], taken, &all))
+        return kva_too_large(call);
     allocation->unassigned = all - used;
-    return KVA_OK;
+    return kva_allocation_total(call, sum, allocation);
 }
 
 // ---------------------------------------------------------------- pools
@@ -138,7 +126,7 @@ static enum kva_status make_pools(struct kva_call *call, const struct vllm_layou
         if (pool->name == NULL)
             return kva_fail_memory(call->error, 64);
         if (!kva_mul(pool->blocks, layout->block_bytes[stage], &pool->bytes))
-            return too_large(call);
+            return kva_too_large(call);
     }
     if (layout->n_groups > 0)
         allocation->pools[allocation->n_pools++] = (struct kva_pool){.name = "block that is never used",

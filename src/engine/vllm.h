@@ -115,9 +115,6 @@ uint64_t vllm_encoder_length(const struct kva_call *call);  // rows of a cross c
 // Whether the cache's type is a layout of latent rows, "fp8_ds_mla" or "nvfp4_ds_mla".
 bool vllm_is_latent_type(const struct kva_call *call);
 
-// Layers of each pipeline stage, sizes[pp].
-enum kva_status vllm_stages(struct kva_call *call, uint64_t *sizes);
-
 // vllm_state.c: bytes of one state on one rank.
 enum kva_status vllm_state_bytes(struct kva_call *call, const struct kva_cache *cache, uint64_t *bytes);
 

@@ -1,27 +1,8 @@
 // Which values of data/engines/vllm.yaml fill struct vllm_behaviours.
 #include "engine/vllm.h"
 
-#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
-#define CHOICE(name, ...)                                                                                              \
-    {                                                                                                                  \
-#name, KVA_BEHAVIOUR_CHOICE, offsetof(struct vllm_behaviours, name), WORDS(__VA_ARGS__)                        \
-    }
-#define FLAG(name)                                                                                                     \
-    {                                                                                                                  \
-#name, KVA_BEHAVIOUR_FLAG, offsetof(struct vllm_behaviours, name), NULL                                        \
-    }
-#define COUNT(name)                                                                                                    \
-    {                                                                                                                  \
-#name, KVA_BEHAVIOUR_COUNT, offsetof(struct vllm_behaviours, name), NULL                                       \
-    }
-#define REAL(name)                                                                                                     \
-    {                                                                                                                  \
-#name, KVA_BEHAVIOUR_REAL, offsetof(struct vllm_behaviours, name), NULL                                        \
-    }
-#define TEXT(name)                                                                                                     \
-    {                                                                                                                  \
-#name, KVA_BEHAVIOUR_TEXT, offsetof(struct vllm_behaviours, name), NULL                                        \
-    }
+#define BEHAVIOURS_OF struct vllm_behaviours
+#include "engine/behaviour_rows.h"
 
 // The words of a choice stand in the order of its enum in vllm.h.
 const struct kva_behaviour vllm_behaviour_table[VLLM_N_BEHAVIOURS] = {

@@ -305,20 +305,18 @@ enum kva_status vllm_budget(struct kva_call *call)
 {
     const struct vllm_behaviours *behaves = vllm_behaves(call);
     struct kva_deployment *deployment = call->deployment;
-    if (deployment->weight_bytes == KVA_UNKNOWN)
-        return kva_fail(
-            call->error, KVA_REFUSED, NULL, "weight_bytes",
-            "the size of the weights is not known; give --weight-bytes or the bytes for caches, --kv-bytes");
     if (deployment->memory_fraction == 0)
         deployment->memory_fraction = behaves->memory_fraction;
     // requested = ceil(total * utilization); available = requested - weights - activations - other [- CUDA graphs]
     double requested = (double)deployment->gpu_bytes * deployment->memory_fraction;
     requested = behaves->requested_ceil ? ceil(requested) : requested;
-    const uint64_t graphs = behaves->graphs == VLLM_GRAPHS_COUNTED ? deployment->graph_bytes : 0;
-    const double taken = (double)deployment->weight_bytes + (double)deployment->activation_bytes +
-                         (double)deployment->other_bytes + (double)graphs;
-    kva_set_budget(deployment, requested, taken);
-    enum kva_status status = kva_assume(call, "%g of the GPU's memory for vLLM", deployment->memory_fraction);
+    uint64_t taken;
+    enum kva_status status =
+        kva_budget_taken(call, behaves->graphs == VLLM_GRAPHS_COUNTED ? deployment->graph_bytes : 0, &taken);
+    if (status != KVA_OK)
+        return status;
+    kva_set_budget(deployment, requested, (double)taken);
+    status = kva_assume(call, "%g of the GPU's memory for vLLM", deployment->memory_fraction);
     if (status == KVA_OK && deployment->activation_bytes == 0)
         status = kva_assume(call, "no activations: vLLM measures them at start; --activation-bytes allows for them");
     return status == KVA_OK ? fit_context(call) : status;

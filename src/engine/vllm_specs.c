@@ -81,17 +81,10 @@ static enum kva_status latent_bytes(struct kva_call *call, const struct kva_cach
                : kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "a latent row is more than 2^64 bytes");
 }
 
-// An indexer's key in 8 bits with a 32-bit scale for every 128 elements, whatever the cache's type
-// (DeepseekV32IndexerCache).
-static uint64_t index_bytes(const struct kva_cache *cache)
-{
-    return cache->k_dim + kva_ceil_div(cache->k_dim, 128) * 4;
-}
-
 static enum kva_status token_bytes(struct kva_call *call, struct vllm_spec *spec, const struct kva_cache *cache)
 {
     if (cache->kind == KVA_CACHE_INDEX) {
-        spec->token_bytes = index_bytes(cache);
+        spec->token_bytes = kva_index_key_bytes(cache->k_dim);
         return KVA_OK;
     }
     if (spec->kind == VLLM_LATENT)
@@ -171,35 +164,16 @@ static enum kva_status add_drafts(struct kva_call *call, struct vllm_layout *lay
 
 // ---------------------------------------------------------------- pipeline stages
 
-enum kva_status vllm_stages(struct kva_call *call, uint64_t *sizes)
-{
-    const struct kva_deployment *deployment = call->deployment;
-    if (deployment->pp_partition != NULL)
-        return kva_stages_parse(deployment->pp_partition, call->model->n_layers, deployment->pp, sizes, call->error);
-    kva_stages_inner(call->model->n_layers, deployment->pp, sizes);
-    return KVA_OK;
-}
-
 static enum kva_status place(struct kva_call *call, struct vllm_layout *layout)
 {
-    const struct kva_deployment *deployment = call->deployment;
-    uint64_t *sizes = kva_arena_alloc(call->arena, deployment->pp, sizeof *sizes), before = 0;
-    if (sizes == NULL)
-        return kva_fail_memory(call->error, deployment->pp * sizeof *sizes);
-    layout->n_stages = (uint32_t)deployment->pp;
-    enum kva_status status = vllm_stages(call, sizes);
-    if (status != KVA_OK)
-        return status;
-    uint32_t stage = 0;
-    for (size_t e = 0; e < layout->n_entries; e++) {
+    const uint32_t *stage_of;
+    layout->n_stages = (uint32_t)call->deployment->pp;
+    enum kva_status status = kva_stages_lay(call, kva_stages_inner, &stage_of);
+    for (size_t e = 0; status == KVA_OK && e < layout->n_entries; e++) {
         struct vllm_entry *entry = &layout->entries[e];
-        if (entry->layer == UINT32_MAX)
-            stage = layout->n_stages - 1;
-        while (stage + 1 < layout->n_stages && entry->layer != UINT32_MAX && entry->layer >= before + sizes[stage])
-            before += sizes[stage++];
-        entry->stage = stage;
+        entry->stage = entry->layer == UINT32_MAX ? layout->n_stages - 1 : stage_of[entry->layer];
     }
-    return KVA_OK;
+    return status;
 }
 
 enum kva_status vllm_specs_collect(struct kva_call *call, struct vllm_layout *layout)

@@ -119,7 +119,7 @@ static void size_specs(struct vllm_layout *layout)
     struct vllm_spec *specs = layout->specs;
     const uint64_t index = specs[FINE_INDEX].cache->k_dim, window = specs[WINDOW].cache->window;
     set_spec(&specs[FINE_ROWS], VLLM_LATENT, BLOCK, 0, BLOCK / FINE * ROW);
-    set_spec(&specs[FINE_INDEX], VLLM_LATENT, BLOCK, 0, BLOCK / FINE * (index + kva_ceil_div(index, 128) * 4));
+    set_spec(&specs[FINE_INDEX], VLLM_LATENT, BLOCK, 0, BLOCK / FINE * kva_index_key_bytes(index));
     set_spec(&specs[COARSE_ROWS], VLLM_LATENT, BLOCK, 0, BLOCK / COARSE * ROW);
     set_spec(&specs[WINDOW], VLLM_SLIDING, WINDOW_BLOCK, window, WINDOW_BLOCK * ROW);
     set_spec(&specs[FINE_STATE], VLLM_SLIDING, FINE_BLOCK, 2 * FINE, FINE_BLOCK * 2 * 2 * ROW_DIM * sizeof(float));

@@ -127,3 +127,12 @@ int kva_yaml_line(const struct kva_atlas_file *file, const char *section, const 
         }
     return 0;
 }
+
+enum kva_status kva_yaml_wrong(const struct kva_atlas_file *file, const char *key, const char *what, const char *value,
+                               struct kva_error *error)
+{
+    enum kva_status status = kva_fail(error, KVA_BAD_INPUT, file->name, key, "'%s' %s", value, what);
+    if (error != NULL)
+        error->line = kva_yaml_line(file, "", value);
+    return status;
+}

@@ -19,5 +19,8 @@ void kva_yaml_free(const cyaml_schema_value_t *schema, void *loaded);
 
 // The line on which the word `value` first stands, from the top-level section `section` on. 0: nowhere.
 int kva_yaml_line(const struct kva_atlas_file *file, const char *section, const char *value);
+// 'value' `what`, at the line on which the value first stands.
+enum kva_status kva_yaml_wrong(const struct kva_atlas_file *file, const char *key, const char *what, const char *value,
+                               struct kva_error *error);
 
 #endif
