@@ -113,12 +113,36 @@ static uint64_t conv_columns(const struct kva_model *model)
     return 0;
 }
 
-enum kva_status kva_growing_state(struct kva_call *call, const struct kva_cache *cache, uint64_t columns,
-                                  enum kva_dtype recurrent, uint64_t *bytes)
+// The type of recurrent states; false: no rule tells.
+static bool recurrent_dtype(const struct kva_call *call, enum kva_dtype *dtype)
 {
+    const char *rule = kva_growing_rule(call, "recurrent");
+    *dtype = rule != NULL ? kva_dtype_parse(rule) : KVA_DTYPE_NONE;
+    if (*dtype == KVA_DTYPE_NONE)
+        *dtype = call->deployment->model_dtype;
+    return rule != NULL;
+}
+
+static bool is_conv(const struct kva_state_part *part)
+{
+    return strstr(part->name, "conv") != NULL;
+}
+
+enum kva_status kva_growing_unknown(struct kva_call *call, const char *what)
+{
+    return kva_fail(call->error, KVA_REFUSED, NULL, NULL, "how %s %s keeps %s of %s is not known",
+                    call->version->file->name, call->version->version, what, call->model->model_type);
+}
+
+enum kva_status kva_growing_state(struct kva_call *call, const struct kva_cache *cache, uint64_t columns,
+                                  uint64_t *bytes)
+{
+    enum kva_dtype recurrent;
+    if (!recurrent_dtype(call, &recurrent))
+        return kva_growing_unknown(call, "the states");
     for (size_t p = 0; p < cache->n_state; p++) {
         const struct kva_state_part *part = &cache->state[p];
-        const bool conv = strstr(part->name, "conv") != NULL;
+        const bool conv = is_conv(part);
         const uint64_t held = conv && columns > 0 ? conv_columns(call->model) : 1;
         if (held == 0 || part->elements % held != 0)
             return kva_fail(call->error, KVA_REFUSED, NULL, NULL, "the width of the %s state is not known", part->name);
@@ -129,4 +153,34 @@ enum kva_status kva_growing_state(struct kva_call *call, const struct kva_cache 
             return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the %s state is more than 2^64 bytes", part->name);
     }
     return KVA_OK;
+}
+
+// ---------------------------------------------------------------- why
+
+static bool state_is_wider(const struct kva_call *call)
+{
+    const struct kva_model *model = call->model;
+    enum kva_dtype dtype;
+    if (!recurrent_dtype(call, &dtype))
+        return false;
+    for (size_t i = 0; i < model->n_layers; i++)
+        for (size_t c = 0; c < model->layers[i].n_caches; c++)
+            for (size_t p = 0; p < model->layers[i].caches[c].n_state; p++) {
+                const struct kva_state_part *part = &model->layers[i].caches[c].state[p];
+                const enum kva_dtype needed =
+                    part->dtype != KVA_DTYPE_NONE ? part->dtype : call->deployment->model_dtype;
+                if (!is_conv(part) && kva_dtype_bytes(dtype) > kva_dtype_bytes(needed))
+                    return true;
+            }
+    return false;
+}
+
+const char *kva_growing_overpay(const struct kva_call *call, bool ignores_windows)
+{
+    const char *latents = kva_growing_rule(call, "latents");
+    if (kva_model_has_cache(call->model, KVA_CACHE_LATENT) && latents != NULL && strcmp(latents, "kept") != 0)
+        return "latent rows are kept as the keys and values of each head";
+    if (ignores_windows)
+        return "windowed layers keep every token: this release has no windowed cache for this model";
+    return state_is_wider(call) ? "recurrent states are kept in a wider type than the config's" : NULL;
 }

@@ -31,8 +31,15 @@ bool kva_growing_has_window(const struct kva_model *model, const struct kva_cach
 enum kva_status kva_growing_latent(struct kva_call *call, struct kva_cache *cache);
 
 // Adds one sequence's state to *bytes: parts of convolutions with `columns` more columns than the architecture needs
-// and in the model's type, the other parts in `recurrent`. Errors: KVA_BAD_INPUT, KVA_REFUSED.
+// and in the model's type, the other parts in that of rule `recurrent`. Errors: KVA_BAD_INPUT, KVA_REFUSED (no rule).
 enum kva_status kva_growing_state(struct kva_call *call, const struct kva_cache *cache, uint64_t columns,
-                                  enum kva_dtype recurrent, uint64_t *bytes);
+                                  uint64_t *bytes);
+
+// The refusal: how the release keeps `what` of the model is not known.
+enum kva_status kva_growing_unknown(struct kva_call *call, const char *what);
+
+// Why the caches take more than the architecture needs, the weightiest reason that is the same for these engines; NULL:
+// none of them. ignores_windows: some layer with a window that binds keeps every token.
+const char *kva_growing_overpay(const struct kva_call *call, bool ignores_windows);
 
 #endif

@@ -11,7 +11,6 @@
 #include "engine/budget.h"
 #include "engine/cache_bytes.h"
 #include "engine/growing.h"
-#include "engine/resolve.h"
 
 #define BEHAVIOURS_OF struct kva_transformers
 #include "engine/behaviour_rows.h"
@@ -31,119 +30,26 @@ static const struct kva_behaviour BEHAVIOURS[] = {
     COUNT(quantized_residual),
 };
 
-// ---------------------------------------------------------------- the deployment
-
 static bool is(const char *a, const char *b)
 {
     return strcmp(a, b) == 0;
-}
-
-static enum kva_status resolve_name(struct kva_call *call)
-{
-    static const char *const NAMES[] = {"dynamic", "static", "sliding_window", "hybrid", "hybrid_chunked", "quantized"};
-    struct kva_deployment *deployment = call->deployment;
-    const char *own = kva_growing_rule(call, "default_cache");
-    if (deployment->cache_implementation == NULL && deployment->static_cache == KVA_ON)
-        deployment->cache_implementation = "static";
-    if (deployment->cache_implementation == NULL) {
-        deployment->cache_implementation = own != NULL ? own : "dynamic";
-        return kva_assume(
-            call, "cache_implementation %s: what generate() takes unless a generation_config.json says otherwise",
-            deployment->cache_implementation);
-    }
-    for (size_t n = 0; n < sizeof NAMES / sizeof *NAMES; n++)
-        if (is(deployment->cache_implementation, NAMES[n]))
-            return KVA_OK;
-    return kva_fail(call->error, KVA_BAD_INPUT, NULL, "cache_implementation",
-                    "'%s' is not dynamic, static, sliding_window, hybrid, hybrid_chunked or quantized",
-                    deployment->cache_implementation);
-}
-
-static enum kva_status fill(struct kva_call *call, const char *what, uint64_t *field, uint64_t value)
-{
-    if (*field > 0)
-        return KVA_OK;
-    *field = value;
-    return kva_assume(call, "%s %llu: QuantizedCache's default", what, (unsigned long long)value);
-}
-
-static enum kva_status resolve_quantization(struct kva_call *call)
-{
-    const struct kva_transformers *behaviours = call->behaviours;
-    struct kva_deployment *deployment = call->deployment;
-    enum kva_status status = KVA_OK;
-    if (deployment->cache_backend == NULL) {
-        deployment->cache_backend = "quanto";
-        status = kva_assume(call, "quantized by quanto: the default of Transformers 4");
-    }
-    if (status == KVA_OK)
-        status = fill(call, "nbits", &deployment->kv_bits, behaviours->quantized_bits);
-    if (status == KVA_OK)
-        status = fill(call, "q_group_size", &deployment->kv_group_size, behaviours->quantized_group);
-    if (status == KVA_OK)
-        status = fill(call, "residual_length", &deployment->residual_length, behaviours->quantized_residual);
-    if (status != KVA_OK)
-        return status;
-    const bool quanto = is(deployment->cache_backend, "quanto"), hqq = is(deployment->cache_backend, "hqq");
-    if (!quanto && !hqq)
-        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "cache_backend", "'%s' is not quanto or hqq",
-                        deployment->cache_backend);
-    const uint64_t bits = deployment->kv_bits;
-    if (bits != 2 && bits != 4 && (quanto || bits != 8))
-        return kva_fail(call->error, KVA_REFUSED, NULL, "kv_bits", "%llu bits: kvatlas knows 2 and 4%s",
-                        (unsigned long long)bits, hqq ? ", and 8 of hqq" : ", all that quanto takes");
-    if (deployment->kv_group_size % (8 / bits) != 0)
-        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "kv_group_size",
-                        "%llu elements of %llu bits are no whole bytes", (unsigned long long)deployment->kv_group_size,
-                        (unsigned long long)bits);
-    return KVA_OK;
-}
-
-static enum kva_status resolve(struct kva_call *call)
-{
-    const struct kva_transformers *behaviours = call->behaviours;
-    enum kva_transformers_cache kind = KVA_TRANSFORMERS_DYNAMIC;
-    enum kva_status status = kva_growing_native(call);
-    if (status == KVA_OK)
-        status = kva_resolve_common(call);
-    if (status == KVA_OK)
-        status = kva_growing_model_dtype(call, "--cache-implementation quantized makes it smaller");
-    if (status == KVA_OK)
-        status = kva_growing_one_rank(call);
-    if (status == KVA_OK)
-        status = kva_growing_prompt(call);
-    if (status == KVA_OK)
-        status = resolve_name(call);
-    if (status == KVA_OK)
-        status = kva_transformers_class(call, &kind);
-    if (status == KVA_OK && kind == KVA_TRANSFORMERS_DYNAMIC && behaviours->first_update == FIRST_UPDATE_KEPT &&
-        call->deployment->prompt == call->deployment->context && kva_growing_rule(call, "fused") == NULL)
-        status = kva_assume(call, "right after the prompt: keys and values are not cut from a longer projection");
-    return status == KVA_OK && kind == KVA_TRANSFORMERS_QUANTIZED ? resolve_quantization(call) : status;
 }
 
 // ---------------------------------------------------------------- one layer
 
 struct rules {
     enum kva_transformers_cache kind;
-    const char *indexes, *recurrent, *conv, *fused, *repeated, *conv_everywhere;
+    const char *indexes, *conv, *fused, *repeated, *conv_everywhere;
 };
 
 static struct rules rules_of(const struct kva_call *call, enum kva_transformers_cache kind)
 {
     return (struct rules){.kind = kind,
                           .indexes = kva_growing_rule(call, "indexes"),
-                          .recurrent = kva_growing_rule(call, "recurrent"),
                           .conv = kva_growing_rule(call, "conv"),
                           .fused = kva_growing_rule(call, "fused"),
                           .repeated = kva_growing_rule(call, "repeated_heads"),
                           .conv_everywhere = kva_growing_rule(call, "conv_everywhere")};
-}
-
-static enum kva_status unknown(struct kva_call *call, const char *what)
-{
-    return kva_fail(call->error, KVA_REFUSED, NULL, NULL, "how Transformers %s keeps %s of %s is not known",
-                    call->version->version, what, call->model->model_type);
 }
 
 // The cache as Transformers keeps it: latent rows expanded unless the model's file keeps them, heads repeated.
@@ -152,7 +58,7 @@ static enum kva_status as_kept(struct kva_call *call, const struct rules *rules,
     if (cache->kind == KVA_CACHE_LATENT)
         return kva_growing_latent(call, cache);
     if (cache->kind == KVA_CACHE_INDEX && rules->indexes == NULL)
-        return unknown(call, "the keys of an indexer");
+        return kva_growing_unknown(call, "the keys of an indexer");
     if (cache->kind == KVA_CACHE_CROSS && cache->length == 0)
         cache->length = call->deployment->encoder_context;
     const struct kva_value *repeats = rules->repeated != NULL ? kva_model_value(call->model, rules->repeated) : NULL;
@@ -176,16 +82,17 @@ static enum kva_status add_fused(struct kva_call *call, const struct rules *rule
         behaviours->first_update != FIRST_UPDATE_KEPT)
         return KVA_OK;
     uint64_t beside = 0;  // elements of a row that are not values
+    bool fits = true;
     if (is(rules->fused, "qkv") && heads != NULL)
-        beside = (heads->count + cache->kv_heads) * cache->k_dim;
+        fits = kva_add(heads->count, cache->kv_heads, &beside) && kva_mul(beside, cache->k_dim, &beside);
     else if (is(rules->fused, "q") && heads != NULL)
-        beside = heads->count * cache->k_dim;
+        fits = kva_mul(heads->count, cache->k_dim, &beside);
     else if (is(rules->fused, "kv_b") && nope != NULL)
-        beside = cache->kv_heads * nope->count;
+        fits = kva_mul(cache->kv_heads, nope->count, &beside);
     else
-        return unknown(call, "the projection of the values");
+        return kva_growing_unknown(call, "the projection of the values");
     uint64_t bytes;
-    return kva_mul3(beside, deployment->prompt, kva_dtype_bytes(deployment->kv_dtype), &bytes) &&
+    return fits && kva_mul3(beside, deployment->prompt, kva_dtype_bytes(deployment->kv_dtype), &bytes) &&
                    kva_add(*held, bytes, held)
                ? KVA_OK
                : kva_too_large(call);
@@ -224,7 +131,7 @@ static enum kva_status add_quantized(struct kva_call *call, const struct rules *
     struct kva_cache kept = *cache;
     enum kva_status status = as_kept(call, rules, &kept);
     if (status == KVA_OK && (kept.kind == KVA_CACHE_CROSS || kept.kind == KVA_CACHE_INDEX))
-        status = unknown(call, "quantized caches");
+        status = kva_growing_unknown(call, "quantized caches");
     return status == KVA_OK ? kva_transformers_quantized(call, (uint64_t)kept.kv_heads * kept.k_dim,
                                                          (uint64_t)kept.kv_heads * kept.v_dim, layer)
                             : status;
@@ -233,13 +140,9 @@ static enum kva_status add_quantized(struct kva_call *call, const struct rules *
 static enum kva_status add_states(struct kva_call *call, const struct rules *rules, const struct kva_cache *cache,
                                   struct kva_transformers_size *layer)
 {
-    if (rules->recurrent == NULL)
-        return unknown(call, "the states");
-    const enum kva_dtype named = kva_dtype_parse(rules->recurrent);
-    const enum kva_dtype dtype = named != KVA_DTYPE_NONE ? named : call->deployment->model_dtype;
     const uint64_t columns = rules->conv != NULL ? 0 : 1;  // a convolution of width K keeps K columns
     uint64_t bytes = 0;
-    enum kva_status status = kva_growing_state(call, cache, columns, dtype, &bytes);
+    enum kva_status status = kva_growing_state(call, cache, columns, &bytes);
     if (status == KVA_OK && (!kva_add_product(&layer->logical, bytes, call->deployment->sequences) ||
                              !kva_add_product(&layer->held, bytes, call->deployment->sequences)))
         status = kva_too_large(call);
@@ -262,7 +165,7 @@ static enum kva_status size_of_layer(struct kva_call *call, const struct rules *
     enum kva_status status = KVA_OK;
     if (is_compressed(layer)) {
         if (rules->kind != KVA_TRANSFORMERS_DYNAMIC)
-            return unknown(call, "a static or quantized cache");
+            return kva_growing_unknown(call, "a static or quantized cache");
         status = kva_transformers_compressed(call, layer, size);
         if (status == KVA_OK &&
             (!kva_mul(size->logical, sequences, &size->logical) || !kva_mul(size->held, sequences, &size->held)))
@@ -308,22 +211,22 @@ static enum kva_status add_conv_everywhere(struct kva_call *call, const struct r
     return status;
 }
 
-static enum kva_status lay_out(struct kva_call *call, struct kva_engine_allocation *allocation)
+static enum kva_status lay_out(struct kva_call *call, const struct rules *rules,
+                               struct kva_engine_allocation *allocation)
 {
-    enum kva_transformers_cache kind = KVA_TRANSFORMERS_DYNAMIC;
-    enum kva_status status = kva_transformers_class(call, &kind);
-    const struct rules rules = rules_of(call, kind);
+    enum kva_status status = KVA_OK;
     for (size_t i = 0; i < call->model->n_layers && status == KVA_OK; i++) {
         struct kva_transformers_size size = {0};
-        status = size_of_layer(call, &rules, &call->model->layers[i], &size);
+        status = size_of_layer(call, rules, &call->model->layers[i], &size);
         allocation->layers[i] =
             (struct kva_engine_layer){.bytes = size.held, .logical = size.logical, .rows = size.rows};
     }
-    return status == KVA_OK && rules.conv_everywhere != NULL ? add_conv_everywhere(call, &rules, allocation) : status;
+    return status == KVA_OK && rules->conv_everywhere != NULL ? add_conv_everywhere(call, rules, allocation) : status;
 }
 
 // What all layers hold right after the prompt, which may be more than later.
-static enum kva_status find_peak(struct kva_call *call, struct kva_engine_allocation *allocation)
+static enum kva_status find_peak(struct kva_call *call, const struct rules *rules,
+                                 struct kva_engine_allocation *allocation)
 {
     const uint64_t context = call->deployment->context;
     struct kva_engine_allocation then = {
@@ -331,7 +234,7 @@ static enum kva_status find_peak(struct kva_call *call, struct kva_engine_alloca
     if (then.layers == NULL)
         return kva_fail_memory(call->error, call->model->n_layers * sizeof *then.layers);
     call->deployment->context = call->deployment->prompt;
-    enum kva_status status = lay_out(call, &then);
+    enum kva_status status = lay_out(call, rules, &then);
     call->deployment->context = context;
     for (size_t i = 0; i < call->model->n_layers && status == KVA_OK; i++)
         if (!kva_add(allocation->peak, then.layers[i].bytes, &allocation->peak))
@@ -339,29 +242,71 @@ static enum kva_status find_peak(struct kva_call *call, struct kva_engine_alloca
     return status;
 }
 
-static const char *why(struct kva_call *call, const struct kva_engine_allocation *allocation)
+// ---------------------------------------------------------------- why it takes more than the need
+
+static bool ignores_windows(const struct kva_call *call, const struct rules *rules)
 {
+    const struct kva_transformers *behaviours = call->behaviours;
+    const bool whole = rules->kind == KVA_TRANSFORMERS_DYNAMIC ? behaviours->dynamic_windows == WINDOWS_IGNORED
+                                                               : rules->kind == KVA_TRANSFORMERS_STATIC_LONG;
+    for (size_t i = 0; whole && i < call->model->n_layers; i++)
+        for (size_t c = 0; c < call->model->layers[i].n_caches; c++)
+            if (kva_cache_has_window(&call->model->layers[i].caches[c]) &&
+                call->model->layers[i].caches[c].window < call->deployment->context)
+                return true;
+    return false;
+}
+
+static bool keeps_shared(const struct kva_call *call)
+{
+    const struct kva_transformers *behaviours = call->behaviours;
+    for (size_t i = 0; !behaviours->sharing_dropped && i < call->model->n_layers; i++)
+        for (size_t c = 0; c < call->model->layers[i].n_caches; c++)
+            if (call->model->layers[i].caches[c].reads_layer >= 0)
+                return true;
+    return false;
+}
+
+static const char *why(struct kva_call *call, const struct rules *rules, const struct kva_engine_allocation *allocation)
+{
+    const char *shared = kva_growing_overpay(call, ignores_windows(call, rules));
     uint64_t logical = 0, held = 0;
+    bool fits = true;
     char bytes[KVA_HUMAN];
-    for (size_t i = 0; i < call->model->n_layers; i++) {
-        logical += allocation->layers[i].logical;
-        held += allocation->layers[i].bytes;
-    }
-    if (held > logical)
+    for (size_t i = 0; i < call->model->n_layers; i++)
+        fits = fits && kva_add(logical, allocation->layers[i].logical, &logical) &&
+               kva_add(held, allocation->layers[i].bytes, &held);
+    if (shared != NULL)
+        return shared;
+    if (keeps_shared(call))
+        return "layers that read another layer's cache have one of their own";
+    if (fits && held > logical)
         return kva_arena_printf(call->arena, "its tensors count %s, but are views of longer ones",
                                 kva_human_bytes(logical, bytes));
-    return NULL;
+    if (rules->repeated != NULL)
+        return "keys and values are repeated for every head";
+    if (rules->conv_everywhere != NULL)
+        return "every layer has the state of a convolution, attention too";
+    if (kva_model_has_cache(call->model, KVA_CACHE_STATE) && rules->conv == NULL)
+        return "convolutions keep a column more than they read";
+    return rules->kind != KVA_TRANSFORMERS_DYNAMIC && rules->kind != KVA_TRANSFORMERS_QUANTIZED
+               ? "the cache is made for the longest text at once"
+               : NULL;
 }
 
 static enum kva_status allocate(struct kva_call *call, struct kva_engine_allocation *allocation)
 {
-    enum kva_status status = lay_out(call, allocation);
+    enum kva_transformers_cache kind = KVA_TRANSFORMERS_DYNAMIC;
+    enum kva_status status = kva_transformers_class(call, &kind);
+    const struct rules rules = rules_of(call, kind);
+    if (status == KVA_OK)
+        status = lay_out(call, &rules, allocation);
     if (status == KVA_OK && kva_transformers_windowed_layers(call->model) > 0 &&
         call->deployment->prompt < call->deployment->context && is(call->deployment->cache_implementation, "dynamic"))
-        status = find_peak(call, allocation);
+        status = find_peak(call, &rules, allocation);
     if (status != KVA_OK)
         return status;
-    allocation->overpay_why = why(call, allocation);
+    allocation->overpay_why = why(call, &rules, allocation);
     return call->deployment->kv_bytes > 0 ? kva_budget_simple(call, allocation) : KVA_OK;
 }
 
@@ -370,7 +315,7 @@ const struct kva_engine kva_engine_transformers = {
     .behaviours = BEHAVIOURS,
     .n_behaviours = sizeof BEHAVIOURS / sizeof *BEHAVIOURS,
     .behaviours_size = sizeof(struct kva_transformers),
-    .resolve = resolve,
+    .resolve = kva_transformers_resolve,
     .budget = kva_budget_remaining,
     .allocate = allocate,
 };

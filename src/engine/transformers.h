@@ -31,6 +31,9 @@ enum kva_transformers_cache {
     KVA_TRANSFORMERS_QUANTIZED,
 };
 
+// Fills the deployment's blanks. Errors: KVA_REFUSED, KVA_BAD_INPUT (names and switches that contradict each other).
+enum kva_status kva_transformers_resolve(struct kva_call *call);
+
 // Which cache generate() makes; deployment->cache_implementation is resolved. Errors: KVA_REFUSED (not one that the
 // release makes for this model).
 enum kva_status kva_transformers_class(struct kva_call *call, enum kva_transformers_cache *kind);

@@ -1,9 +1,10 @@
+// Rows and bytes of Transformers' cache classes: growing, static, quantized, and DeepSeek-V4's compressed ones.
+#include <string.h>
+
 #include "base/checked.h"
 #include "base/error.h"
 #include "engine/cache_bytes.h"
 #include "engine/transformers.h"
-
-#include <string.h>
 
 // cache_utils.py DynamicSlidingWindowLayer.update: cat with what is there, then the slice [-window + 1 :] of it, which
 // is a view. A window of 1 slices from 0 on and keeps everything.
@@ -125,13 +126,15 @@ enum kva_status kva_transformers_compressed(struct kva_call *call, const struct 
         struct kva_transformers_size rows = {.logical = deployment->context / ratio,
                                              .held = deployment->context / ratio};
         // where rows are compressed keys and values are one tensor, elsewhere two of the same numbers
-        const uint64_t dims = cache->k_dim * (ratio == 1 ? 2u : 1u);
+        const uint64_t dims = (uint64_t)cache->k_dim * (ratio == 1 ? 2 : 1);
+        uint64_t row = 0;
         if (kva_cache_has_window(cache)) {
             view_rows(deployment, cache->window, &rows);
             size->rows = rows.held;
         }
-        fits = kva_cache_is_state(cache) ? ratio > 1 && add_state(deployment, cache, ratio, size)
-                                         : add_rows(size, rows.logical, rows.held, kva_max(cache->kv_heads, 1) * dims);
+        fits = kva_cache_is_state(cache)
+                   ? ratio > 1 && add_state(deployment, cache, ratio, size)
+                   : kva_mul(kva_max(cache->kv_heads, 1), dims, &row) && add_rows(size, rows.logical, rows.held, row);
     }
     if (!fits || !kva_mul(size->logical, element, &size->logical) || !kva_mul(size->held, element, &size->held))
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "layer %u: its caches are more than 2^64 bytes",
