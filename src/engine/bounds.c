@@ -3,20 +3,20 @@
 #include "base/error.h"
 #include "base/text.h"
 
+// clang-format off
 static const struct {
     const char *name;
     size_t offset;
     uint64_t most;
 } BOUNDS[] = {
-#define BOUND(field, bits)                                                                                             \
-    {                                                                                                                  \
-#field, offsetof(struct kva_deployment, field), UINT64_C(1) << (bits)                                          \
-    }
-    BOUND(context, 50),      BOUND(sequences, 40),   BOUND(max_sequences, 32), BOUND(block_size, 32),
-    BOUND(batch_tokens, 40), BOUND(spec_tokens, 20), BOUND(draft_layers, 13),  BOUND(kv_tokens, 50),
-    BOUND(kv_blocks, 50),    BOUND(mamba_slots, 40), BOUND(kv_bytes, 62),      BOUND(gpu_bytes, 62),
+#define BOUND(field, bits) {#field, offsetof(struct kva_deployment, field), UINT64_C(1) << (bits)}
+    BOUND(context, 50),      BOUND(sequences, 40),      BOUND(max_sequences, 24), BOUND(block_size, 24),
+    BOUND(batch_tokens, 32), BOUND(spec_tokens, 12),    BOUND(draft_layers, 13),  BOUND(kv_tokens, 50),
+    BOUND(kv_blocks, 50),    BOUND(mamba_slots, 40),    BOUND(kv_bytes, 62),      BOUND(gpu_bytes, 62),
+    BOUND(ubatch, 32),       BOUND(encoder_tokens, 50), BOUND(rs_seq, 12),        BOUND(mamba_block_size, 32),
 #undef BOUND
 };
+// clang-format on
 
 enum kva_status kva_check_bounds(struct kva_call *call)
 {

@@ -5,6 +5,7 @@
 #define KVA_ENGINE_ENGINE_H
 
 #include "base/arena.h"
+#include "base/error.h"
 #include "engine/kv_types.h"
 #include "kvatlas.h"
 
@@ -42,7 +43,10 @@ struct kva_call {
 __attribute__((format(printf, 2, 3))) enum kva_status kva_assume(struct kva_call *call, const char *format, ...);
 
 // The refusal of sizes that would wrap.
-enum kva_status kva_too_large(const struct kva_call *call);
+static inline enum kva_status kva_too_large(const struct kva_call *call)
+{
+    return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
+}
 
 struct kva_engine_layer {
     uint64_t bytes;    // of one rank, all sequences asked for

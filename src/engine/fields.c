@@ -355,7 +355,8 @@ static void copy(enum type type, void *to, const void *from)
     static const size_t SIZES[] = {[COUNT] = sizeof(uint64_t),         [CONTEXT] = sizeof(uint64_t),
                                    [BYTES] = sizeof(uint64_t),         [REAL] = sizeof(double),
                                    [TEXT] = sizeof(const char *),      [DTYPE] = sizeof(enum kva_dtype),
-                                   [SWITCH] = sizeof(enum kva_switch), [FLAG] = sizeof(bool)};
+                                   [SWITCH] = sizeof(enum kva_switch), [FLAG] = sizeof(bool),
+                                   [FROM_FIRST] = sizeof(uint64_t)};
     memcpy(to, from, SIZES[type]);
 }
 

@@ -25,11 +25,6 @@ enum kva_status kva_assume(struct kva_call *call, const char *format, ...)
     return KVA_OK;
 }
 
-enum kva_status kva_too_large(const struct kva_call *call)
-{
-    return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "the caches are more than 2^64 bytes");
-}
-
 static int compare(const struct kva_rule *rule, const char *name, const char *key)
 {
     const int order = strcmp(rule->name, name);

@@ -155,10 +155,12 @@ static bool lacks_layers(const struct vllm_layout *layout)
 static const char *overpay_why(const struct kva_call *call, const struct vllm_layout *layout)
 {
     const struct vllm_request request = vllm_request_of(call);
-    bool windows = false, states = false;
+    bool windows = false, sliding = false, states = false;
     for (size_t s = 0; s < layout->n_specs; s++) {
-        windows = windows || layout->specs[s].kind == VLLM_SLIDING || layout->specs[s].kind == VLLM_CHUNKED;
-        states = states || layout->specs[s].kind == VLLM_STATE;
+        const struct vllm_spec *spec = &layout->specs[s];
+        windows = windows || (spec->window > 0 && spec->window < call->deployment->context);
+        sliding = sliding || spec->kind == VLLM_SLIDING;
+        states = states || spec->kind == VLLM_STATE;
     }
     if (layout->promoted || layout->fell_back)
         return "windowed layers keep every token: they are allocated as full ones";
@@ -171,6 +173,12 @@ static const char *overpay_why(const struct kva_call *call, const struct vllm_la
     if (states && layout->n_groups > 1)
         return kva_arena_printf(call->arena, "a block of attention is as large as a state: %llu tokens",
                                 (unsigned long long)layout->block);
+    if (states)
+        return "a block is a state, and one block is never used";
+    if (sliding)
+        return kva_arena_printf(call->arena, "whole blocks of %llu tokens, one more for each sequence%s",
+                                (unsigned long long)layout->block,
+                                lacks_layers(layout) ? ", in groups padded to equal size" : " in layers with a window");
     return kva_arena_printf(call->arena, "whole blocks of %llu tokens, and one that is never used",
                             (unsigned long long)layout->block);
 }

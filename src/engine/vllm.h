@@ -8,6 +8,8 @@
 
 #include "engine/engine.h"
 
+#define VLLM_GIB 0x1p30
+
 enum vllm_page_unify { VLLM_UNIFY_NONE, VLLM_UNIFY_SCALE, VLLM_UNIFY_PAD };
 enum vllm_group_split { VLLM_SPLIT_CONSECUTIVE, VLLM_SPLIT_STRIDED };
 enum vllm_window_block { VLLM_WINDOW_BLOCK_PRIMARY, VLLM_WINDOW_BLOCK_SMALLEST, VLLM_WINDOW_BLOCK_LARGEST };

@@ -7,9 +7,22 @@
 #include "engine/parallel.h"
 #include "engine/vllm.h"
 
-#define GIB 0x1p30
-
 // ---------------------------------------------------------------- what must fit at start
+
+// Bytes of a block over all pipeline stages; UINT64_MAX: more than 2^64.
+static uint64_t whole_block(const struct vllm_layout *layout)
+{
+    uint64_t block = 0, of_group;
+    for (size_t g = 0; !layout->mixed && g < layout->n_groups; g++) {
+        if (!kva_mul(layout->groups[g].n_entries, layout->specs[layout->groups[g].spec].page, &of_group))
+            return UINT64_MAX;
+        block = kva_max(block, of_group);
+    }
+    for (size_t e = 0; layout->mixed && e < layout->n_entries; e++)
+        if (!kva_add(block, layout->specs[layout->entries[e].spec].page, &block))
+            return UINT64_MAX;
+    return block;
+}
 
 // The bytes that one request of `length` tokens is said to need on a rank of `stage`; UINT64_MAX: more than 2^64.
 static uint64_t needed(const struct kva_call *call, const struct vllm_layout *layout,
@@ -27,11 +40,7 @@ static uint64_t needed(const struct kva_call *call, const struct vllm_layout *la
         return bytes;
     }
     if (behaves->check_scope == VLLM_CHECK_WHOLE) {
-        block = 0;
-        for (size_t g = 0; !layout->mixed && g < layout->n_groups; g++)
-            block = kva_max(block, layout->groups[g].n_entries * layout->specs[layout->groups[g].spec].page);
-        for (size_t e = 0; layout->mixed && e < layout->n_entries; e++)
-            block += layout->specs[layout->entries[e].spec].page;
+        block = whole_block(layout);
     }
     if (layout->check_bytes > 0)
         block = layout->check_bytes;
@@ -101,8 +110,8 @@ static enum kva_status check_stage(struct kva_call *call, const struct vllm_layo
         return KVA_OK;
     const uint64_t estimate = longest_on(call, layout, request, stage, context);
     const struct kva_quantity quantities[] = {
-        kva_count_of("context", context), kva_real_of("needed", (double)need / GIB),
-        kva_real_of("budget", (double)budget / GIB), kva_count_of("estimate", estimate)};
+        kva_count_of("context", context), kva_real_of("needed", (double)need / VLLM_GIB),
+        kva_real_of("budget", (double)budget / VLLM_GIB), kva_count_of("estimate", estimate)};
     return say(call, estimate > 0 ? "too_long" : "too_long_at_all", quantities, 4, pool);
 }
 

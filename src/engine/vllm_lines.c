@@ -4,8 +4,6 @@
 #include "base/text.h"
 #include "engine/vllm.h"
 
-#define GIB 0x1p30
-
 const char *vllm_words(struct kva_call *call, const char *id, const struct kva_quantity *quantities, size_t n)
 {
     for (size_t l = 0; l < call->version->n_lines; l++) {
@@ -91,7 +89,7 @@ static enum kva_status print_padding(struct kva_call *call, const struct vllm_la
 // What vLLM calls available is below 0 where weights and activations take more than it may have.
 static double available_gib(const struct kva_deployment *deployment)
 {
-    return (deployment->kv_short > 0 ? -(double)deployment->kv_short : (double)deployment->kv_bytes) / GIB;
+    return (deployment->kv_short > 0 ? -(double)deployment->kv_short : (double)deployment->kv_bytes) / VLLM_GIB;
 }
 
 static enum kva_status print_auto_fit(struct kva_call *call)

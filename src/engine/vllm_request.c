@@ -111,8 +111,8 @@ uint64_t vllm_blocks_of_all(const struct vllm_request *request, const struct vll
         const uint64_t of_spec = vllm_blocks(request, spec, length);
         if (layout->mixed)
             blocks = kva_max(blocks, of_spec);
-        else
-            blocks += of_spec * spec->n_groups;
+        else if (!kva_add_product(&blocks, of_spec, spec->n_groups))
+            return UINT64_MAX;
     }
     return blocks;
 }

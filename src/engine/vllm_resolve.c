@@ -10,8 +10,6 @@
 #include "engine/resolve.h"
 #include "engine/vllm.h"
 
-#define GIB 0x1p30
-
 // ---------------------------------------------------------------- what it does not run
 
 static enum kva_status refuse_unplanned(struct kva_call *call)
@@ -105,15 +103,11 @@ static enum kva_status resolve_block(struct kva_call *call)
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, "--block-size",
                         "blocks of %llu tokens: %s takes multiples of %llu", (unsigned long long)block,
                         vllm_backend(call), (unsigned long long)vllm_backend_block(call));
-    if (deployment->attention_backend != NULL && kva_rule(call, "block", vllm_backend(call)) == NULL) {
-        enum kva_status status = kva_assume(call,
-                                            "attention backend %s is not known to kvatlas: blocks are taken to be "
-                                            "multiples of %llu",
-                                            vllm_backend(call), (unsigned long long)vllm_backend_block(call));
-        if (status != KVA_OK)
-            return status;
-    }
     deployment->block_size = block;
+    if (deployment->attention_backend != NULL && kva_rule(call, "block", vllm_backend(call)) == NULL)
+        return kva_assume(call,
+                          "blocks of %llu tokens: attention backend %s is not known to kvatlas, which may want others",
+                          (unsigned long long)block, vllm_backend(call));
     if (asked == 0)
         return kva_assume(call, "blocks of %llu tokens: what %s takes", (unsigned long long)block, vllm_backend(call));
     return asked == block ? KVA_OK
@@ -226,16 +220,21 @@ static enum kva_status resolve_states(struct kva_call *call)
 
 // ---------------------------------------------------------------- tokens in flight
 
+// 70 GiB or more and no A100, whose name is in the catalogue's whatever the person typed. Without a GPU: yes.
+static bool is_large_gpu(const struct kva_deployment *deployment)
+{
+    const bool a100 = deployment->gpu_facts != NULL && strstr(deployment->gpu_facts->id, "a100") != NULL;
+    return deployment->gpu_bytes == 0 || ((double)deployment->gpu_bytes / VLLM_GIB >= 70 && !a100);
+}
+
 // engine/arg_utils.py get_batch_defaults: by the GPU's memory, its name, and who asks.
 static uint64_t default_batch(const struct kva_call *call)
 {
     const struct kva_deployment *deployment = call->deployment;
-    const double gib = (double)deployment->gpu_bytes / GIB;
-    const bool llm = deployment->llm_class == KVA_ON, known = deployment->gpu_bytes > 0;
-    const bool a100 = deployment->gpu != NULL && strstr(deployment->gpu, "a100") != NULL;
-    if (known && gib >= 160 && vllm_behaves(call)->batch_160)
+    const bool llm = deployment->llm_class == KVA_ON;
+    if ((double)deployment->gpu_bytes / VLLM_GIB >= 160 && vllm_behaves(call)->batch_160)
         return 16384;
-    if (!known || (gib >= 70 && !a100))
+    if (is_large_gpu(deployment))
         return llm ? 16384 : 8192;
     return llm ? 8192 : 2048;
 }
@@ -243,9 +242,7 @@ static uint64_t default_batch(const struct kva_call *call)
 static uint64_t default_sequences(const struct kva_call *call)
 {
     const struct kva_deployment *deployment = call->deployment;
-    const bool a100 = deployment->gpu != NULL && strstr(deployment->gpu, "a100") != NULL;
-    const bool large = deployment->gpu_bytes == 0 || ((double)deployment->gpu_bytes / GIB >= 70 && !a100);
-    return deployment->max_sequences > 0 ? deployment->max_sequences : large ? 1024 : 256;
+    return deployment->max_sequences > 0 ? deployment->max_sequences : is_large_gpu(deployment) ? 1024 : 256;
 }
 
 static enum kva_status resolve_batch(struct kva_call *call)

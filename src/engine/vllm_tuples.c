@@ -296,7 +296,8 @@ enum kva_status vllm_tuples_resolve(struct kva_call *call)
     struct kva_deployment *deployment = call->deployment;
     const struct kva_kv_type *packed = kva_kv_type_find(call, "fp8"), *named = kva_kv_type_find(call, "fp8_ds_mla");
     const bool is_8 = call->kv_format.k.bits == 8 && call->kv_format.k.group == 0 &&
-                      (call->kv_format.k.vector_bytes == 0 || call->kv_format.k.vector_bytes == named->k.vector_bytes);
+                      (call->kv_format.k.vector_bytes == 0 ||
+                       (named != NULL && call->kv_format.k.vector_bytes == named->k.vector_bytes));
     if (vllm_behaves(call)->tuples == VLLM_TUPLES_NONE)
         return kva_fail(call->error, KVA_REFUSED, NULL, "model_type", "vLLM %s does not run DeepSeek-V4",
                         call->version->version);
