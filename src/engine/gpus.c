@@ -1,6 +1,6 @@
 // data/gpus.yaml: the catalogue of accelerators. A plan asks for one of them, and a cold start has no time to parse the
 // others: the line that names it is found as text and parsed by itself.
-#include <stdio.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,12 +50,12 @@ static void squeeze(const char *text, size_t length, char *out, size_t size)
     static const char *const NOISE[] = {"nvidia",   "geforce", "tesla", "amd",    "instinct", "radeon",
                                         "graphics", "apple",   "intel", "google", "quadro"};
     size_t n = 0;
+    memset(out, 0, size);
     for (size_t i = 0; i < length && n + 1 < size; i++) {
         const char c = text[i] >= 'A' && text[i] <= 'Z' ? (char)(text[i] - 'A' + 'a') : text[i];
         if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'))
             out[n++] = c;
     }
-    out[n] = '\0';
     for (size_t w = 0; w < sizeof NOISE / sizeof *NOISE; w++) {
         const size_t word = strlen(NOISE[w]);
         if (strncmp(out, NOISE[w], word) == 0 && out[word] != '\0') {
@@ -72,6 +72,18 @@ static bool is_name(const char *squeezed, const char *text, size_t length)
     char other[NAME];
     squeeze(text, length, other, sizeof other);
     return strcmp(squeezed, other) == 0;
+}
+
+// "9.0"
+static void read_compute(const char *text, struct kva_gpu *gpu)
+{
+    char *end;
+    const unsigned long major = strtoul(text, &end, 10);
+    const unsigned long minor = *end == '.' ? strtoul(end + 1, &end, 10) : ULONG_MAX;
+    if (*end != '\0' || major > UINT_MAX || minor > UINT_MAX)
+        return;
+    gpu->compute_major = (unsigned)major;
+    gpu->compute_minor = (unsigned)minor;
 }
 
 static bool is_called(const struct kva_gpu_row *row, const char *squeezed)
@@ -141,8 +153,8 @@ static struct kva_gpu gpu_of(const struct kva_gpu_row *row)
                           .fp8_known = row->fp8 != NULL,
                           .fp4_known = row->fp4 != NULL,
                           .unified = row->unified};
-    if (row->compute != NULL && sscanf(row->compute, "%u.%u", &gpu.compute_major, &gpu.compute_minor) != 2)
-        gpu.compute_major = gpu.compute_minor = 0;
+    if (row->compute != NULL)
+        read_compute(row->compute, &gpu);
     return gpu;
 }
 
@@ -254,7 +266,7 @@ static enum kva_status refuse(const struct part *whole, const char *name, struct
     size_t n = 0, room = 0;
     for (unsigned i = 0; i < whole->file->n_gpus; i++)
         room += 1 + whole->file->gpus[i].n_names;
-    const char **names = calloc(room, sizeof *names);
+    const char **names = calloc(room + 1, sizeof *names);
     if (names == NULL)
         return kva_fail_memory(error, room * sizeof *names);
     for (unsigned i = 0; i < whole->file->n_gpus; i++) {

@@ -138,8 +138,9 @@ static enum kva_status read_windows(struct kva_call *call, struct kva_lcpp_model
                               : rule.which == ALL ? layer->attends
                               : rule.first        ? i % rule.period != 0
                                                   : i % rule.period < rule.period - 1;
-        read->ignores_window = read->ignores_window || (kva_cache_has_window(&call->model->layers[i].caches[0]) &&
-                                                        call->model->layers[i].n_caches > 0 && !layer->windowed);
+        read->ignores_window =
+            read->ignores_window || (call->model->layers[i].n_caches > 0 &&
+                                     kva_cache_has_window(&call->model->layers[i].caches[0]) && !layer->windowed);
     }
     return KVA_OK;
 }

@@ -1,6 +1,8 @@
 #include "engine/parallel.h"
 
+#include <ctype.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 
@@ -14,6 +16,16 @@ struct kva_cache kva_cache_on_rank(const struct kva_cache *cache, uint64_t tp)
     for (size_t p = 0; p < share.n_state; p++)
         share.state[p].elements = kva_ceil_div(share.state[p].elements, tp);
     return share;
+}
+
+enum kva_status kva_heads_even(struct kva_call *call, uint64_t heads, uint64_t tp, uint64_t *share)
+{
+    *share = kva_heads_floor(heads, tp);
+    if (heads == 0 || tp == 0 || heads % tp == 0 || tp % heads == 0)
+        return KVA_OK;
+    return kva_fail(call->error, KVA_BAD_INPUT, NULL, "tp",
+                    "%llu KV heads cannot be divided among %llu ranks, nor repeated evenly on them",
+                    (unsigned long long)heads, (unsigned long long)tp);
 }
 
 void kva_stages_even(uint64_t n_layers, uint64_t pp, uint64_t *sizes)
@@ -43,8 +55,9 @@ static enum kva_status parse(const char *text, uint64_t n_layers, uint64_t pp, u
     uint64_t sum = 0, n = 0;
     for (const char *at = text;; at++) {
         char *end;
+        at += strspn(at, " ");
         const unsigned long long layers = strtoull(at, &end, 10);
-        if (end == at || *at == '-' || n == pp || layers > n_layers || (*end != ',' && *end != '\0'))
+        if (!isdigit((unsigned char)*at) || n == pp || layers > n_layers || (*end != ',' && *end != '\0'))
             return kva_fail(error, KVA_BAD_INPUT, NULL, "--pp-layer-partition",
                             "'%s' is not %llu numbers of layers, one for each stage, with commas between", text,
                             (unsigned long long)pp);
@@ -65,7 +78,7 @@ static enum kva_status parse(const char *text, uint64_t n_layers, uint64_t pp, u
 enum kva_status kva_stages_lay(struct kva_call *call, void (*spread)(uint64_t n_layers, uint64_t pp, uint64_t *sizes),
                                const uint32_t **stage_of)
 {
-    const uint64_t pp = call->deployment->pp;
+    const uint64_t pp = kva_max(call->deployment->pp, 1);
     const size_t n_layers = call->model->n_layers;
     uint64_t *sizes = kva_arena_alloc(call->arena, pp, sizeof *sizes);
     uint32_t *stages = kva_arena_alloc(call->arena, n_layers + 1, sizeof *stages);

@@ -11,6 +11,8 @@ static inline uint64_t kva_heads_floor(uint64_t heads, uint64_t tp)  // at least
 {
     return heads == 0 ? 0 : kva_max(heads / kva_max(tp, 1), 1);
 }
+// The same where one must divide the other, as models assert. Errors: KVA_BAD_INPUT (anything between).
+enum kva_status kva_heads_even(struct kva_call *call, uint64_t heads, uint64_t tp, uint64_t *share);
 static inline uint64_t kva_heads_ceil(uint64_t heads, uint64_t tp)
 {
     return heads / kva_max(tp, 1) + (heads % kva_max(tp, 1) != 0);

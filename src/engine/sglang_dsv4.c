@@ -191,7 +191,7 @@ static void fill_pools(const struct kva_call *call, const struct counts *counts,
     const struct sglang *sglang = call->behaviours;
     const uint64_t page = call->deployment->block_size, cap = windowed_cap(call, counts);
     pools->full = tokens / page * page;
-    pools->swa = cap > 0 ? cap : (uint64_t)((double)pools->full * sglang_swa_ratio(call)) / page * page;
+    pools->swa = cap > 0 ? cap : kva_whole((double)pools->full * sglang_swa_ratio(call)) / page * page;
     pools->c4 = pools->full / CSA;
     pools->c128 = pools->full / HCA;
     pools->c4_state = pools->swa / windowed_page(call, counts) * ring(call, CSA);
@@ -205,12 +205,12 @@ static void pools_of_budget(const struct kva_call *call, const struct counts *co
                             struct pools *pools)
 {
     const double each = bytes_per_token(call, counts);
-    const uint64_t guess = (uint64_t)((double)budget / each);
+    const uint64_t guess = kva_whole((double)budget / each);
     const uint64_t asked = sglang_max_running(call) / sglang_data_ranks(call);
     const uint64_t fixed = fixed_bytes(call, counts, asked > 0 ? asked : sglang_requests(call, guess));
     const double windows = (double)windowed_cap(call, counts) * bytes_per_windowed_token(call, counts);
     const double left = fmax((double)budget - (double)fixed - windows, 0);
-    uint64_t tokens = (uint64_t)(left / each);
+    uint64_t tokens = kva_whole(left / each);
     if (call->deployment->kv_tokens > 0)
         tokens = kva_min(tokens, call->deployment->kv_tokens);
     fill_pools(call, counts, tokens, pools);
@@ -232,7 +232,7 @@ static void pools_asked(const struct kva_call *call, const struct counts *counts
     if (windowed_cap(call, counts) > 0)
         pools->swa = kva_max(pools->swa, windows);
     else if (pools->swa < windows)
-        fill_pools(call, counts, (uint64_t)ceil((double)windows / sglang_swa_ratio(call)) + page, pools);
+        fill_pools(call, counts, kva_whole(ceil((double)windows / sglang_swa_ratio(call))) + page, pools);
 }
 
 // ---------------------------------------------------------------- bytes

@@ -18,23 +18,12 @@ static uint64_t value_or(const struct kva_model *model, const char *name, uint64
 
 // ---------------------------------------------------------------- keys and values
 
-// ModelConfig.get_num_kv_heads: max(1, heads // tp). The layers themselves insist that one divides the other.
-static enum kva_status heads_on_rank(struct kva_call *call, uint64_t heads, uint64_t tp, uint64_t *share)
-{
-    if (heads >= tp ? heads % tp != 0 : tp % heads != 0)
-        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "tp",
-                        "%llu KV heads cannot be divided among %llu ranks of attention, nor copied evenly to them",
-                        (unsigned long long)heads, (unsigned long long)tp);
-    *share = kva_heads_floor(heads, tp);
-    return KVA_OK;
-}
-
 static enum kva_status attention_rows(struct kva_call *call, const struct sglang_shape *shape,
                                       const struct kva_cache *cache, uint64_t *k, uint64_t *v)
 {
     const uint64_t v_dim = cache->shared_kv ? cache->k_dim : cache->v_dim;  // both buffers exist even where K is V
     uint64_t heads = 0;
-    enum kva_status status = heads_on_rank(call, kva_max(cache->kv_heads, 1), shape->attention_tp, &heads);
+    enum kva_status status = kva_heads_even(call, kva_max(cache->kv_heads, 1), shape->attention_tp, &heads);
     if (status != KVA_OK)
         return status;
     if (!kva_kv_row_bytes(&call->kv_format, heads, cache->k_dim, 0, k) ||

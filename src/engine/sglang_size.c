@@ -7,6 +7,14 @@
 #include "engine/parallel.h"
 #include "engine/sglang.h"
 
+// Every number of tokens up to here is exact as a double.
+static const uint64_t MOST_TOKENS = UINT64_C(1) << 50;
+
+static enum kva_status too_many_tokens(const struct kva_call *call)
+{
+    return kva_fail(call->error, KVA_BAD_INPUT, NULL, "context", "the pools would hold more than 2^50 tokens");
+}
+
 static uint64_t page_floor(const struct kva_call *call, uint64_t tokens)
 {
     return tokens / call->deployment->block_size * call->deployment->block_size;
@@ -15,12 +23,6 @@ static uint64_t page_floor(const struct kva_call *call, uint64_t tokens)
 static uint64_t page_ceil(const struct kva_call *call, uint64_t tokens)
 {
     return kva_ceil_div(tokens, call->deployment->block_size) * call->deployment->block_size;
-}
-
-// Python's int(x): towards zero; nothing below it is a number of tokens.
-static uint64_t whole(double x)
-{
-    return x >= 1 && x < 0x1p62 ? (uint64_t)x : x >= 0x1p62 ? UINT64_C(1) << 62 : 0;
 }
 
 // Python's a // b of floats.
@@ -40,7 +42,7 @@ uint64_t sglang_requests(const struct kva_call *call, uint64_t tokens)
     const struct sglang *sglang = call->behaviours;
     const struct kva_deployment *deployment = call->deployment;
     const uint64_t asked = sglang_max_running(call), share = kva_max(asked / sglang_data_ranks(call), asked > 0);
-    const uint64_t guess = whole((double)tokens / (double)deployment->context * 512);
+    const uint64_t guess = kva_whole((double)tokens / (double)deployment->context * 512);
     const uint64_t estimate = kva_max(kva_min(guess, 4096), 2048);
     if (sglang->max_running == MAX_RUNNING_PROFILED)
         return asked > 0 ? asked : estimate;
@@ -57,9 +59,9 @@ struct split {
 };
 
 // handle_max_mamba_cache: states get ratio / (1 + ratio) of the bytes, unless their number is given.
-static enum kva_status split_states(struct kva_call *call, const struct sglang_shape *shape, double rest,
-                                    struct split *split)
+static struct split split_states(const struct kva_call *call, const struct sglang_shape *shape, double rest)
 {
+    struct split split;
     const struct sglang *sglang = call->behaviours;
     const struct kva_deployment *deployment = call->deployment;
     const double ratio = deployment->mamba_ratio > 0 ? deployment->mamba_ratio : sglang->mamba_ratio;
@@ -75,23 +77,23 @@ static enum kva_status split_states(struct kva_call *call, const struct sglang_s
         rest -= slot * (double)requests * drafts;
     const double share = rest * ratio / (1 + ratio);
     if (flagged)
-        split->slots = deployment->mamba_slots / ranks;
+        split.slots = deployment->mamba_slots / ranks;
     else if (!radix && requests > 0)
-        split->slots = requests;
+        split.slots = requests;
     else if (!radix && sglang->mamba_slots_no_radix > 0)
-        split->slots = sglang->mamba_slots_no_radix;
+        split.slots = sglang->mamba_slots_no_radix;
     else if (drafting && capped)
-        split->slots =
-            whole(floor_divide(share - (padding ? slot * (1 + drafts) : 0), slot * (1 + drafts / per_request)));
+        split.slots =
+            kva_whole(floor_divide(share - (padding ? slot * (1 + drafts) : 0), slot * (1 + drafts / per_request)));
     else
-        split->slots = whole(floor_divide(floor_divide(share - (padding ? slot : 0), slot), drafted));
+        split.slots = kva_whole(floor_divide(floor_divide(share - (padding ? slot : 0), slot), drafted));
     if (drafting && capped) {
         const bool by_slots = !flagged && !radix;
-        const uint64_t states = by_slots ? split->slots : kva_min(requests, split->slots / shape->slots_per_request);
+        const uint64_t states = by_slots ? split.slots : kva_min(requests, split.slots / shape->slots_per_request);
         rest -= slot * (double)(states + (sglang->mamba_draft_states == DRAFT_STATES_CAPPED_PADDED)) * drafts;
     }
-    split->bytes = rest - (double)(split->slots + padding) * slot * drafted;
-    return KVA_OK;
+    split.bytes = rest - (double)(split.slots + padding) * slot * drafted;
+    return split;
 }
 
 // ---------------------------------------------------------------- tokens
@@ -139,16 +141,16 @@ static void split_uniform(const struct kva_call *call, const struct sglang_stage
     const double full = sglang->swa_split == SWA_SPLIT_LAYERS
                             ? n * all / (ratio * (double)stage->n_swa + (double)stage->n_full)
                             : n * (cells->full + cells->swa) / (cells->full + ratio * cells->swa);
-    const uint64_t unaligned = whole(full);
+    const uint64_t unaligned = kva_whole(full);
     sizes->full = page_floor(call, unaligned);
-    sizes->swa = page_floor(call, whole((double)(sglang->swa_of_aligned ? sizes->full : unaligned) * ratio));
+    sizes->swa = page_floor(call, kva_whole((double)(sglang->swa_of_aligned ? sizes->full : unaligned) * ratio));
     sizes->tokens = sizes->full;
 }
 
 static void split_ratio(const struct kva_call *call, uint64_t tokens, struct sglang_sizes *sizes)
 {
     sizes->full = page_floor(call, tokens);
-    sizes->swa = page_floor(call, whole((double)sizes->full * sglang_swa_ratio(call)));
+    sizes->swa = page_floor(call, kva_whole((double)sizes->full * sglang_swa_ratio(call)));
     sizes->tokens = sizes->full;
 }
 
@@ -208,20 +210,21 @@ static enum kva_status size_by_ratio(struct kva_call *call, const struct sglang_
     const bool no_budget = isinf(bytes);
     if (stage->n_full == 0) {  // the windowed pool is all there is
         sizes->profiled =
-            no_budget ? max_tokens : page_floor(call, whole(floor_divide(bytes, cells->swa + cells->draft)));
+            no_budget ? max_tokens : page_floor(call, kva_whole(floor_divide(bytes, cells->swa + cells->draft)));
         sizes->tokens = sizes->swa = page_floor(call, capped(sizes->profiled, max_tokens));
         return KVA_OK;
     }
     if (request_cap(call, shape, &cap)) {
         const double taken = (double)cap * cells->swa;
-        sizes->profiled =
-            no_budget ? max_tokens : page_floor(call, whole(floor_divide(bytes - taken, cells->full + cells->draft)));
+        sizes->profiled = no_budget
+                              ? max_tokens
+                              : page_floor(call, kva_whole(floor_divide(bytes - taken, cells->full + cells->draft)));
         sizes->tokens = sizes->full = page_floor(call, capped(sizes->profiled, max_tokens));
         sizes->swa = sizes->full < sizes->profiled ? kva_min(cap, max_tokens) : cap;
         return sizes->full > 0 ? KVA_OK : sglang_refuse_cap(call, "SWA", "", cap, taken, bytes, &sizes->refusal);
     }
     const double cell = cells->full + cells->draft + sglang_swa_ratio(call) * cells->swa;
-    sizes->profiled = no_budget ? max_tokens : page_floor(call, whole(floor_divide(bytes, cell)));
+    sizes->profiled = no_budget ? max_tokens : page_floor(call, kva_whole(floor_divide(bytes, cell)));
     split_ratio(call, capped(sizes->profiled, max_tokens), sizes);
     return KVA_OK;
 }
@@ -238,7 +241,7 @@ static enum kva_status size_stage(struct kva_call *call, const struct sglang_sha
         return size_by_ratio(call, shape, stage, &cells, bytes, max_tokens, sizes);
     const double cell = cells.uniform + cells.draft;
     const bool no_budget = isinf(bytes);
-    sizes->profiled = no_budget || cell == 0 ? max_tokens : whole(floor_divide(bytes, cell));
+    sizes->profiled = no_budget || cell == 0 ? max_tokens : kva_whole(floor_divide(bytes, cell));
     if (cell == 0 && sizes->profiled == 0)
         sizes->profiled = deployment->context;  // states only: as many tokens as a sequence may have
     if (!no_budget && deployment->spec_tokens > 0 && sglang->draft == DRAFT_HEADROOM) {
@@ -293,7 +296,7 @@ enum kva_status sglang_sizes_of(struct kva_call *call, const struct sglang_shape
     struct split split = {.bytes = budget == UINT64_MAX ? INFINITY : (double)budget};
     enum kva_status status = KVA_OK;
     if (shape->states && budget != UINT64_MAX)
-        status = split_states(call, shape, (double)budget, &split);
+        split = split_states(call, shape, (double)budget);
     else if (shape->states)  // tokens alone tell nothing of the states: as many as were asked for
         split.slots = call->deployment->mamba_slots > 0 ? call->deployment->mamba_slots / sglang_data_ranks(call)
                                                         : call->deployment->sequences * shape->slots_per_request;
@@ -317,25 +320,35 @@ uint64_t sglang_windowed_tokens(const struct kva_call *call, const struct sglang
     return kva_min(page_ceil(call, context), page_ceil(call, shape->window) + call->deployment->block_size);
 }
 
+// The least full pool whose share of windowed slots is at least `swa`; false: it is beyond MOST_TOKENS.
+static bool least_full(const struct kva_call *call, uint64_t swa, struct sglang_sizes *sizes)
+{
+    const double at_least = ceil((double)swa / sglang_swa_ratio(call));
+    if (sizes->swa >= swa)
+        return true;
+    if (at_least > (double)MOST_TOKENS)
+        return false;
+    split_ratio(call, page_ceil(call, kva_whole(at_least)), sizes);
+    while (sizes->swa < swa)  // what rounding took
+        split_ratio(call, sizes->full + call->deployment->block_size, sizes);
+    return true;
+}
+
 // The least full pool that holds the sequences, and whose windowed pool holds their windows.
 enum kva_status sglang_sizes_asked(struct kva_call *call, const struct sglang_shape *shape, struct sglang_sizes *sizes)
 {
     const struct kva_deployment *deployment = call->deployment;
     uint64_t full, swa = 0;
     *sizes = (struct sglang_sizes){0};
-    if (deployment->context > UINT64_C(1) << 60 ||
-        !kva_mul(page_ceil(call, deployment->context), deployment->sequences, &full) || full > UINT64_C(1) << 60 ||
+    if (!kva_mul(page_ceil(call, deployment->context), deployment->sequences, &full) || full > MOST_TOKENS ||
         !kva_mul(deployment->sequences, shape->slots_per_request, &sizes->slots))
-        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "context", "the sequences have more than 2^60 tokens");
+        return too_many_tokens(call);
     sizes->tokens = sizes->full = full;
     if (shape->hybrid) {
         swa = sglang_windowed_tokens(call, shape, deployment->context) * deployment->sequences;
         split_ratio(call, full, sizes);
-        const uint64_t at_least = page_ceil(call, whole(ceil((double)swa / sglang_swa_ratio(call))));
-        if (sizes->swa < swa)
-            split_ratio(call, at_least, sizes);
-        while (sizes->swa < swa)
-            split_ratio(call, sizes->full + deployment->block_size, sizes);
+        if (!least_full(call, swa, sizes))
+            return too_many_tokens(call);
         if (shape->stages[0].n_full == 0) {
             sizes->tokens = sizes->swa = swa;
             sizes->full = 0;

@@ -1,4 +1,5 @@
 // What each layer takes of TensorRT-LLM's pools: bytes of a token, its window, bytes of a state.
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,11 +149,12 @@ static enum kva_status parse_windows(struct kva_call *call, uint64_t *windows, s
     for (const char *at = call->deployment->windows; at != NULL;) {
         char *end;
         uint64_t tokens = context;
+        at += strspn(at, " ");
         if (strncmp(at, "max", 3) == 0)
             end = (char *)at + 3;
         else
             tokens = strtoull(at, &end, 10);
-        if (end == at || *at == '-' || *at == '+' || tokens == 0 || (*end != ',' && *end != '\0') ||
+        if (end == at || (*at != 'm' && !isdigit((unsigned char)*at)) || tokens == 0 || (*end != ',' && *end != '\0') ||
             *n == TRTLLM_MAX_WINDOWS)
             return kva_fail(call->error, KVA_BAD_INPUT, NULL, "windows",
                             "'%s' is not a list of at most %d numbers of tokens above 0, with commas between",

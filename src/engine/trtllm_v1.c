@@ -65,7 +65,7 @@ static uint64_t window_blocks(const struct kva_call *call, const struct trtllm_s
     for (uint64_t s = 0; s < call->deployment->pp; s++) {
         const uint64_t row = trtllm_stage_plain_row(call, shape, s, window);
         if (row > 0)
-            least = kva_min(least, (uint64_t)(bytes / (double)row / (double)call->deployment->block_size));
+            least = kva_min(least, kva_whole(bytes / (double)row / (double)call->deployment->block_size));
     }
     return least == UINT64_MAX ? 0 : least;
 }

@@ -185,6 +185,20 @@ static const char *overpay_why(const struct kva_call *call, const struct vllm_la
 
 // ---------------------------------------------------------------- capacity
 
+// Of the rank that reserves most: all take the blocks of the smallest one, or each keeps its own.
+static uint64_t reserved_bytes(const struct kva_call *call, const struct vllm_layout *layout,
+                               const struct vllm_pool *pool, uint32_t stage)
+{
+    uint64_t reserved = 0;
+    if (vllm_behaves(call)->capacity_once || call->deployment->kv_blocks > 0)
+        return kva_mul(pool->blocks, layout->block_bytes[stage], &reserved) ? reserved : KVA_UNKNOWN;
+    for (uint32_t s = 0; s < layout->n_stages; s++) {
+        const uint64_t block = kva_max(layout->block_bytes[s], 1);
+        reserved = kva_max(reserved, call->deployment->kv_bytes / block * layout->block_bytes[s]);
+    }
+    return reserved;
+}
+
 static void fill_capacity(const struct kva_call *call, const struct vllm_layout *layout, const struct vllm_pool *pool,
                           struct kva_engine_allocation *allocation)
 {
@@ -198,8 +212,7 @@ static void fill_capacity(const struct kva_call *call, const struct vllm_layout 
         capacity->sequences_at_context = capacity->tokens = capacity->max_context = KVA_UNKNOWN;
         return;
     }
-    if (!kva_mul(pool->blocks, layout->block_bytes[allocation->stage], &capacity->reserved))
-        capacity->reserved = KVA_UNKNOWN;
+    capacity->reserved = reserved_bytes(call, layout, pool, allocation->stage);
     capacity->budget = capacity->budget > 0 ? capacity->budget : capacity->reserved;
     if (!starts) {
         capacity->reserved = 0;

@@ -44,18 +44,6 @@ static enum vllm_kind kind_of(const struct kva_model *model, const struct kva_la
 
 // ---------------------------------------------------------------- bytes of a token
 
-// KV heads are divided among the ranks, or each is on several: anything between is refused (the models assert it).
-static enum kva_status heads_on_rank(struct kva_call *call, uint64_t kv_heads, uint64_t *heads)
-{
-    const uint64_t tp = call->deployment->tp;
-    *heads = kva_heads_floor(kv_heads, tp);
-    if (kv_heads > 0 && kv_heads % tp != 0 && tp % kv_heads != 0)
-        return kva_fail(call->error, KVA_BAD_INPUT, NULL, "tp",
-                        "%llu KV heads are neither divided evenly by %llu ranks nor repeated evenly on them",
-                        (unsigned long long)kv_heads, (unsigned long long)tp);
-    return KVA_OK;
-}
-
 bool vllm_is_latent_type(const struct kva_call *call)
 {
     static const char END[] = "_ds_mla";
@@ -91,7 +79,7 @@ static enum kva_status token_bytes(struct kva_call *call, struct vllm_spec *spec
         return latent_bytes(call, cache, &spec->token_bytes);
     const bool own_v = cache->v_dim != cache->k_dim && kva_rule(call, "own_values", call->model->model_type) != NULL;
     uint64_t heads;
-    enum kva_status status = heads_on_rank(call, cache->kv_heads, &heads);
+    enum kva_status status = kva_heads_even(call, cache->kv_heads, call->deployment->tp, &heads);
     if (status == KVA_OK && !kva_kv_row_bytes(&call->kv_format, heads, cache->k_dim,
                                               own_v ? cache->v_dim : cache->k_dim, &spec->token_bytes))
         return kva_fail(call->error, KVA_BAD_INPUT, NULL, NULL, "a token's keys and values are more than 2^64 bytes");
