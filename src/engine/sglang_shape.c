@@ -6,6 +6,7 @@
 #include "engine/cache_bytes.h"
 #include "engine/parallel.h"
 #include "engine/sglang.h"
+#include "engine/token_rows.h"
 
 // Sums of as many layers as a model may have stay below 2^64.
 static const uint64_t MOST_OF_A_ROW = UINT64_C(1) << 48;
@@ -52,13 +53,6 @@ static enum kva_status packed_row(struct kva_call *call, uint64_t *row)
     return KVA_OK;
 }
 
-static enum kva_status refuse_cache(struct kva_call *call, const struct kva_layer *layer, const char *what)
-{
-    return kva_fail(call->error, KVA_REFUSED, NULL, "engine",
-                    "layer %u of %s keeps %s, and how SGLang does was not read", layer->index, call->model->model_type,
-                    what);
-}
-
 static bool has_window(const struct kva_cache *cache)
 {
     return kva_cache_has_window(cache) || cache->window_inert;
@@ -67,35 +61,25 @@ static bool has_window(const struct kva_cache *cache)
 static enum kva_status layer_rows(struct kva_call *call, const struct sglang_shape *shape,
                                   const struct kva_layer *layer, struct sglang_layer *out)
 {
-    bool latent = false;
-    enum kva_status status = KVA_OK;
-    for (size_t c = 0; status == KVA_OK && c < layer->n_caches; c++) {
-        const struct kva_cache *cache = &layer->caches[c];
-        if (cache->kind == KVA_CACHE_NONE || kva_cache_is_state(cache))
-            continue;
-        if (cache->kind == KVA_CACHE_CROSS)
-            return refuse_cache(call, layer, "encoder states");
-        if (cache->ratio > 1 || (cache->kind == KVA_CACHE_INDEX && !latent))
-            return refuse_cache(call, layer, "compressed rows or an indexer of its own kind");
-        if (cache->kind == KVA_CACHE_INDEX)
-            out->index = kva_index_key_bytes(cache->k_dim);
-        else if (out->k > 0)
-            return refuse_cache(call, layer, "two caches");
-        else if (cache->kind == KVA_CACHE_LATENT) {
-            latent = true;
-            if (!kva_kv_row_bytes(&call->kv_format, 1, (uint64_t)cache->k_dim + cache->v_dim, 0, &out->k))
-                return kva_too_large(call);
-        } else {
-            out->windowed = shape->hybrid && has_window(cache);
-            status = attention_rows(call, shape, cache, &out->k, &out->v);
-        }
-    }
-    if (!latent || shape->index_row == 0)
-        return status;
     const struct sglang *sglang = call->behaviours;
+    struct kva_token_rows rows;
+    enum kva_status status = kva_token_rows_of(call, layer, &rows);
+    if (status != KVA_OK || rows.attention == NULL)
+        return status;
+    const struct kva_cache *cache = rows.attention;
+    if (cache->kind != KVA_CACHE_LATENT) {
+        out->windowed = shape->hybrid && has_window(cache);
+        return attention_rows(call, shape, cache, &out->k, &out->v);
+    }
+    if (!kva_kv_row_bytes(&call->kv_format, 1, (uint64_t)cache->k_dim + cache->v_dim, 0, &out->k))
+        return kva_too_large(call);
+    if (shape->index_row == 0)
+        return KVA_OK;
     if (sglang->dsa_index != DSA_INDEX_OWN)  // an index buffer for every layer, whether it uses one or not
         out->index = shape->index_row;
-    return status == KVA_OK && is_packed_fp8(call) ? packed_row(call, &out->k) : status;
+    else if (rows.index != NULL)
+        out->index = kva_index_key_bytes(rows.index->k_dim);
+    return is_packed_fp8(call) ? packed_row(call, &out->k) : KVA_OK;
 }
 
 // ---------------------------------------------------------------- states

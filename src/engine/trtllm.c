@@ -163,6 +163,30 @@ static enum kva_status budget(struct kva_call *call)
 
 // ---------------------------------------------------------------- the managers
 
+static const char *why(const struct kva_call *call, const struct trtllm_shape *shape)
+{
+    for (size_t i = 0; i < call->model->n_layers; i++)
+        for (size_t c = 0; c < call->model->layers[i].n_caches; c++) {
+            const struct kva_cache *cache = &call->model->layers[i].caches[c];
+            const bool whole = shape->layers[i].window >= call->deployment->context;
+            if (cache->reads_layer >= 0)
+                return "layers that read another layer's cache get blocks of their own";
+            if (cache->kind == KVA_CACHE_CHUNKED)
+                return "chunked layers keep the whole context";
+            if (cache->kind == KVA_CACHE_SLIDING && shape->v2)
+                return whole ? "windowed layers keep the whole context: this version derives no windows for them"
+                             : "windowed layers keep the rows of a pass beside their windows";
+            if (cache->kind == KVA_CACHE_SLIDING && shape->n_windows == 1)
+                return "manager V1 keeps the whole context of windowed layers unless windows are asked for";
+        }
+    if (shape->states)
+        return "there is a slot of states more than there are sequences";
+    if (shape->v2)
+        return "the quota is rounded up to whole grains of memory";
+    return shape->n_windows > 1 ? "each window's pool gets an equal share of the bytes, whatever it needs"
+                                : "the last block of a sequence is not full";
+}
+
 static enum kva_status allocate(struct kva_call *call, struct kva_engine_allocation *allocation)
 {
     struct trtllm_shape *shape = call->own = kva_arena_alloc(call->arena, 1, sizeof *shape);
@@ -171,6 +195,8 @@ static enum kva_status allocate(struct kva_call *call, struct kva_engine_allocat
     enum kva_status status = trtllm_shape_of(call, shape);
     if (status == KVA_OK)
         status = shape->v2 ? trtllm_v2_allocate(call, shape, allocation) : trtllm_v1_allocate(call, shape, allocation);
+    if (status == KVA_OK)
+        allocation->overpay_why = why(call, shape);
     return status;
 }
 

@@ -7,17 +7,11 @@
 #include "base/error.h"
 #include "engine/cache_bytes.h"
 #include "engine/parallel.h"
+#include "engine/token_rows.h"
 #include "engine/trtllm.h"
 
 // Sums of as many layers as a model may have stay below 2^64.
 static const uint64_t MOST_OF_A_ROW = UINT64_C(1) << 48;
-
-static enum kva_status refuse(struct kva_call *call, const struct kva_layer *layer, const char *what)
-{
-    return kva_fail(call->error, KVA_REFUSED, NULL, "engine",
-                    "layer %u of %s keeps %s, and how TensorRT-LLM does was not read", layer->index,
-                    call->model->model_type, what);
-}
 
 static uint64_t attention_ranks(const struct kva_call *call)
 {
@@ -52,28 +46,16 @@ static enum kva_status latent_row(struct kva_call *call, const struct kva_cache 
 static enum kva_status layer_rows(struct kva_call *call, const struct kva_layer *layer, struct trtllm_layer *out)
 {
     const struct trtllm *trtllm = call->behaviours;
-    bool latent = false;
-    enum kva_status status = KVA_OK;
-    for (size_t c = 0; status == KVA_OK && c < layer->n_caches; c++) {
-        const struct kva_cache *cache = &layer->caches[c];
-        if (cache->kind == KVA_CACHE_NONE || kva_cache_is_state(cache))
-            continue;
-        if (cache->kind == KVA_CACHE_CROSS)
-            return refuse(call, layer, "encoder states");
-        if (cache->ratio > 1 || (cache->kind == KVA_CACHE_INDEX && !latent))
-            return refuse(call, layer, "compressed rows or an indexer of its own kind");
-        if (cache->kind == KVA_CACHE_INDEX) {
-            if (trtllm->index == TRTLLM_INDEX_NONE)
-                return refuse(call, layer, "keys of an indexer, which this version is not known to run");
-            out->row += kva_index_key_bytes(cache->k_dim);
-        } else if (out->row > 0)
-            return refuse(call, layer, "two caches");
-        else if (cache->kind == KVA_CACHE_LATENT) {
-            latent = true;
-            status = latent_row(call, cache, out);
-        } else
-            status = attention_row(call, cache, out);
-    }
+    struct kva_token_rows rows;
+    enum kva_status status = kva_token_rows_of(call, layer, &rows);
+    if (status != KVA_OK || rows.attention == NULL)
+        return status;
+    if (rows.index != NULL && trtllm->index == TRTLLM_INDEX_NONE)
+        return kva_refuse_layer(call, layer, "keys of an indexer, which this version is not known to run");
+    status = rows.attention->kind == KVA_CACHE_LATENT ? latent_row(call, rows.attention, out)
+                                                      : attention_row(call, rows.attention, out);
+    if (rows.index != NULL)
+        out->row += kva_index_key_bytes(rows.index->k_dim);
     return status;
 }
 
@@ -123,7 +105,7 @@ static enum kva_status layer_states(struct kva_call *call, const struct kva_laye
             const enum kva_dtype conv = call->deployment->conv_dtype != KVA_DTYPE_NONE ? call->deployment->conv_dtype
                                                                                        : call->deployment->model_dtype;
             if (!is_conv && strcmp(part->name, "recurrent") != 0)
-                return refuse(call, layer, "states of its own kind");
+                return kva_refuse_layer(call, layer, "states of its own kind");
             if (part->elements % tp != 0)
                 return kva_fail(call->error, KVA_BAD_INPUT, NULL, "tp",
                                 "the states of layer %u cannot be divided among %llu ranks", layer->index,

@@ -255,22 +255,6 @@ static enum kva_status fill_capacity(struct kva_call *call, const struct trtllm_
     return KVA_OK;
 }
 
-static const char *why(const struct kva_call *call, const struct trtllm_shape *shape)
-{
-    for (size_t i = 0; i < call->model->n_layers; i++)
-        for (size_t c = 0; c < call->model->layers[i].n_caches; c++) {
-            const struct kva_cache *cache = &call->model->layers[i].caches[c];
-            if (cache->reads_layer >= 0)
-                return "layers that read another layer's cache get blocks of their own";
-            if (cache->kind == KVA_CACHE_CHUNKED)
-                return "chunked layers keep the whole context";
-            if (cache->kind == KVA_CACHE_SLIDING && shape->n_windows == 1)
-                return "manager V1 keeps the whole context of windowed layers unless windows are asked for";
-        }
-    return shape->n_windows > 1 ? "each window's pool gets an equal share of the bytes, whatever it needs"
-                                : "the last block of a sequence is not full";
-}
-
 enum kva_status trtllm_v1_allocate(struct kva_call *call, const struct trtllm_shape *shape,
                                    struct kva_engine_allocation *allocation)
 {
@@ -284,7 +268,6 @@ enum kva_status trtllm_v1_allocate(struct kva_call *call, const struct trtllm_sh
         status = list_pools(call, shape, &pools, allocation);
     if (status == KVA_OK)
         status = fill_capacity(call, shape, allocation);
-    allocation->overpay_why = why(call, shape);
     return status;
 }
 

@@ -208,23 +208,6 @@ static void fill_capacity(const struct kva_call *call, const struct trtllm_shape
     capacity->fits = capacity->sequences_at_context >= deployment->sequences;
 }
 
-static const char *why(const struct kva_call *call, const struct trtllm_shape *shape)
-{
-    for (size_t i = 0; i < call->model->n_layers; i++)
-        for (size_t c = 0; c < call->model->layers[i].n_caches; c++) {
-            const struct kva_cache *cache = &call->model->layers[i].caches[c];
-            if (cache->reads_layer >= 0)
-                return "layers that read another layer's cache get blocks of their own";
-            if (cache->kind == KVA_CACHE_CHUNKED)
-                return "chunked layers keep the whole context";
-            if (cache->kind == KVA_CACHE_SLIDING && !is_windowed(call, &shape->layers[i]))
-                return "windowed layers keep the whole context: this version derives no windows for them";
-            if (cache->kind == KVA_CACHE_SLIDING)
-                return "windowed layers keep the rows of a pass beside their windows";
-        }
-    return "the quota is rounded up to whole grains of memory";
-}
-
 enum kva_status trtllm_v2_allocate(struct kva_call *call, const struct trtllm_shape *shape,
                                    struct kva_engine_allocation *allocation)
 {
@@ -238,7 +221,6 @@ enum kva_status trtllm_v2_allocate(struct kva_call *call, const struct trtllm_sh
         status = list_pool(call, shape, allocation, stages);
     if (status == KVA_OK)
         fill_capacity(call, shape, allocation);
-    allocation->overpay_why = why(call, shape);
     return status;
 }
 
