@@ -39,7 +39,7 @@ void kva_stages_inner(uint64_t n_layers, uint64_t pp, uint64_t *sizes)
 {
     for (uint64_t s = 0; s < pp; s++)
         sizes[s] = n_layers / pp;
-    for (uint64_t i = 2; i <= n_layers % pp + 1; i++)
+    for (uint64_t i = 2; pp > 0 && i <= n_layers % pp + 1; i++)
         sizes[pp - i]++;
 }
 

@@ -105,6 +105,14 @@ enum kva_status kva_resolve_common(struct kva_call *call)
     return status == KVA_OK && !policy ? kva_check_bounds(call) : status;
 }
 
+enum kva_status kva_resolve_steps(struct kva_call *call, kva_resolve_step *const *steps, size_t n)
+{
+    enum kva_status status = KVA_OK;
+    for (size_t s = 0; status == KVA_OK && s < n; s++)
+        status = steps[s](call);
+    return status;
+}
+
 enum kva_status kva_resolve_draft(struct kva_call *call)
 {
     struct kva_deployment *deployment = call->deployment;

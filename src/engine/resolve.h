@@ -9,6 +9,10 @@
 // beyond what any machine has).
 enum kva_status kva_resolve_common(struct kva_call *call);
 
+// One step after another, until one fails.
+typedef enum kva_status kva_resolve_step(struct kva_call *call);
+enum kva_status kva_resolve_steps(struct kva_call *call, kva_resolve_step *const *steps, size_t n);
+
 // With speculative tokens and nobody saying how many draft layers: the model's own of multi-token prediction, or one,
 // of the target's shape.
 enum kva_status kva_resolve_draft(struct kva_call *call);

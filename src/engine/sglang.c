@@ -209,20 +209,9 @@ static enum kva_status resolve_requests(struct kva_call *call)
 
 static enum kva_status resolve(struct kva_call *call)
 {
-    enum kva_status status = resolve_kv_type(call);
-    if (status == KVA_OK)
-        status = kva_resolve_common(call);
-    if (status == KVA_OK)
-        status = check_ranks(call);
-    if (status == KVA_OK)
-        status = check_ratios(call);
-    if (status == KVA_OK)
-        status = resolve_page(call);
-    if (status == KVA_OK)
-        status = kva_resolve_draft(call);
-    if (status == KVA_OK)
-        status = resolve_requests(call);
-    return status;
+    static kva_resolve_step *const STEPS[] = {resolve_kv_type, kva_resolve_common, check_ranks,     check_ratios,
+                                              resolve_page,    kva_resolve_draft,  resolve_requests};
+    return kva_resolve_steps(call, STEPS, sizeof STEPS / sizeof *STEPS);
 }
 
 static enum kva_status allocate(struct kva_call *call, struct kva_engine_allocation *allocation)

@@ -116,26 +116,22 @@ static enum kva_status resolve_batch(struct kva_call *call)
                       (unsigned long long)deployment->max_sequences);
 }
 
-static enum kva_status resolve(struct kva_call *call)
+// Tokens of a pass, which windowed layers of V2 hold beside their windows.
+static enum kva_status resolve_pass(struct kva_call *call)
 {
     const struct trtllm *trtllm = call->behaviours;
-    enum kva_status status = kva_resolve_common(call);
-    if (status == KVA_OK)
-        status = check_ranks(call);
-    if (status == KVA_OK)
-        status = resolve_block(call);
-    if (status == KVA_OK)
-        status = resolve_manager(call);
-    if (status == KVA_OK)
-        status = kva_resolve_draft(call);
-    if (status == KVA_OK)
-        status = resolve_batch(call);
-    if (status == KVA_OK && strcmp(call->deployment->manager, "v2") == 0 && call->deployment->batch_tokens == 0) {
-        call->deployment->batch_tokens = trtllm->max_tokens_of_a_pass;
-        status = kva_assume(call, "passes of %llu tokens: the default of max_num_tokens",
-                            (unsigned long long)call->deployment->batch_tokens);
-    }
-    return status;
+    if (strcmp(call->deployment->manager, "v2") != 0 || call->deployment->batch_tokens > 0)
+        return KVA_OK;
+    call->deployment->batch_tokens = trtllm->max_tokens_of_a_pass;
+    return kva_assume(call, "passes of %llu tokens: the default of max_num_tokens",
+                      (unsigned long long)call->deployment->batch_tokens);
+}
+
+static enum kva_status resolve(struct kva_call *call)
+{
+    static kva_resolve_step *const STEPS[] = {kva_resolve_common, check_ranks,   resolve_block, resolve_manager,
+                                              kva_resolve_draft,  resolve_batch, resolve_pass};
+    return kva_resolve_steps(call, STEPS, sizeof STEPS / sizeof *STEPS);
 }
 
 // ---------------------------------------------------------------- the budget

@@ -355,14 +355,9 @@ static enum kva_status look_at_model(struct kva_call *call)
 
 enum kva_status vllm_resolve(struct kva_call *call)
 {
-    static enum kva_status (*const STEPS[])(struct kva_call *) = {
+    static kva_resolve_step *const STEPS[] = {
         kva_resolve_common, look_at_model,  refuse_unplanned, resolve_block,   resolve_hybrid,
         check_ranks,        resolve_states, resolve_batch,    resolve_encoder, resolve_budget,
     };
-    if (vllm_is_v0(call))
-        return vllm_v0_resolve(call);
-    enum kva_status status = KVA_OK;
-    for (size_t s = 0; status == KVA_OK && s < sizeof STEPS / sizeof *STEPS; s++)
-        status = STEPS[s](call);
-    return status;
+    return vllm_is_v0(call) ? vllm_v0_resolve(call) : kva_resolve_steps(call, STEPS, sizeof STEPS / sizeof *STEPS);
 }

@@ -37,36 +37,40 @@ static bool is_attention(const struct kva_cache *cache)
 }
 
 // One token of one layer on a rank: 2 * kv_heads * head_dim * bytes.
-static uint64_t row_bytes(const struct kva_call *call, const struct kva_cache *cache)
+static bool row_bytes(const struct kva_call *call, const struct kva_cache *cache, uint64_t *bytes)
 {
-    uint64_t bytes = 0;
     return kva_kv_row_bytes(&call->kv_format, kva_heads_floor(cache->kv_heads, call->deployment->tp), cache->k_dim,
-                            cache->v_dim, &bytes)
-               ? bytes
-               : 0;
+                            cache->v_dim, bytes);
 }
 
-static uint64_t state_bytes(const struct kva_call *call, const struct kva_cache *cache)
+// Adds a layer's states in all slots.
+static bool add_states(const struct kva_call *call, const struct kva_cache *cache, uint64_t *bytes)
 {
     const struct kva_cache share = kva_cache_on_rank(cache, call->deployment->tp);
-    uint64_t bytes = 0;
+    const uint64_t element = kva_dtype_bytes(call->deployment->model_dtype);
+    uint64_t one = 0;
     for (size_t p = 0; p < share.n_state; p++)
-        bytes += share.state[p].elements * kva_dtype_bytes(call->deployment->model_dtype);
-    return bytes;
+        if (!kva_add_product(&one, share.state[p].elements, element))
+            return false;
+    return kva_add_product(bytes, one, slots(call->deployment));
 }
 
-// Bytes of a block over all attention layers, and of all states.
-static void sum_layers(const struct kva_call *call, uint64_t *block, uint64_t *states)
+// Bytes of a block over all attention layers, and of all states. False: more than 2^64.
+static bool sum_layers(const struct kva_call *call, uint64_t *block, uint64_t *states)
 {
+    bool fits = true;
     *block = *states = 0;
     for (size_t i = 0; i < call->model->n_layers; i++)
         for (size_t c = 0; c < call->model->layers[i].n_caches; c++) {
             const struct kva_cache *cache = &call->model->layers[i].caches[c];
+            uint64_t row;
             if (is_attention(cache))
-                *block += row_bytes(call, cache) * call->deployment->block_size;
+                fits =
+                    fits && row_bytes(call, cache, &row) && kva_add_product(block, row, call->deployment->block_size);
             else if (cache->kind == KVA_CACHE_STATE)
-                *states += state_bytes(call, cache) * slots(call->deployment);
+                fits = fits && add_states(call, cache, states);
         }
+    return fits;
 }
 
 // ---------------------------------------------------------------- resolve
@@ -132,56 +136,63 @@ static enum kva_status fill_layers(struct kva_call *call, struct kva_engine_laye
     for (size_t i = 0; i < call->model->n_layers; i++)
         for (size_t c = 0; c < call->model->layers[i].n_caches; c++) {
             const struct kva_cache *cache = &call->model->layers[i].caches[c];
-            uint64_t bytes = 0;
+            uint64_t row, bytes = 0;
             if (is_attention(cache)) {
                 layers[i].rows = rows;
-                if (!kva_mul3(rows, row_bytes(call, cache), deployment->sequences, &bytes))
-                    return kva_fail(call->error, KVA_BAD_INPUT, NULL, "context", "the caches are more than 2^64 bytes");
-            } else if (cache->kind == KVA_CACHE_STATE)
-                bytes = state_bytes(call, cache) * slots(deployment);
-            layers[i].bytes += bytes;
+                if (!row_bytes(call, cache, &row) || !kva_mul3(rows, row, deployment->sequences, &bytes))
+                    return kva_too_large(call);
+            } else if (cache->kind == KVA_CACHE_STATE && !add_states(call, cache, &bytes))
+                return kva_too_large(call);
+            if (!kva_add(layers[i].bytes, bytes, &layers[i].bytes))
+                return kva_too_large(call);
         }
     return KVA_OK;
 }
 
 // The pool beside the states, which are allocated in the profiling run and so counted as what is not the pool's.
 struct pool {
-    uint64_t block_bytes, blocks, cpu_blocks, tokens;
+    uint64_t block_bytes, blocks, cpu_blocks, tokens, bytes;
     double concurrency;
 };
 
-static struct pool measure(const struct kva_call *call)
+static enum kva_status measure(const struct kva_call *call, struct pool *measured)
 {
     const struct kva_deployment *deployment = call->deployment;
     struct pool pool = {0};
     uint64_t states, budget = deployment->kv_bytes;
-    sum_layers(call, &pool.block_bytes, &states);
+    if (!sum_layers(call, &pool.block_bytes, &states))
+        return kva_too_large(call);
     if (deployment->memory_fraction > 0)
         budget = budget > states ? budget - states : 0;
     pool.blocks = pool.block_bytes > 0 ? budget / pool.block_bytes : 0;
     if (deployment->kv_blocks > 0)
         pool.blocks = deployment->kv_blocks;
     pool.cpu_blocks = pool.block_bytes > 0 ? SWAP_GIB * GIB / pool.block_bytes : 0;
-    pool.tokens = pool.blocks * deployment->block_size;
+    if (!kva_mul(pool.blocks, deployment->block_size, &pool.tokens) ||
+        !kva_mul(pool.blocks, pool.block_bytes, &pool.bytes))
+        return kva_too_large(call);
     pool.concurrency = (double)pool.tokens / (double)deployment->context;
-    return pool;
+    *measured = pool;
+    return KVA_OK;
 }
 
 static enum kva_status fill_capacity(struct kva_call *call, struct kva_capacity *capacity)
 {
     const struct kva_deployment *deployment = call->deployment;
-    const struct pool pool = measure(call);
+    struct pool pool;
+    enum kva_status status = measure(call, &pool);
+    if (status != KVA_OK)
+        return status;
     const uint64_t request = kva_ceil_div(deployment->context, deployment->block_size);
     const struct kva_quantity quantities[] = {kva_count_of("context", deployment->context),
                                               kva_count_of("tokens", pool.tokens)};
     *capacity = (struct kva_capacity){.known = true, .budget = deployment->kv_bytes, .max_context = pool.tokens};
-    if (pool.blocks == 0)
-        capacity->refusal = vllm_words(call, "no_memory", NULL, 0);
-    else if (deployment->context > pool.tokens)
-        capacity->refusal = vllm_words(call, "v0_too_long", quantities, 2);
-    if (capacity->refusal != NULL)
-        return KVA_OK;
-    capacity->reserved = pool.blocks * pool.block_bytes;
+    if (pool.blocks == 0 || deployment->context > pool.tokens) {
+        capacity->refusal =
+            pool.blocks == 0 ? vllm_words(call, "no_memory", NULL, 0) : vllm_words(call, "v0_too_long", quantities, 2);
+        return capacity->refusal != NULL ? KVA_OK : kva_fail_memory(call->error, 512);
+    }
+    capacity->reserved = pool.bytes;
     capacity->budget = kva_max(capacity->budget, capacity->reserved);
     capacity->tokens = pool.tokens;
     capacity->sequences_at_context = pool.blocks / request;
@@ -202,9 +213,14 @@ enum kva_status vllm_v0_allocate(struct kva_call *call, struct kva_engine_alloca
 
 enum kva_status vllm_v0_print_lines(struct kva_call *call)
 {
-    const struct pool pool = measure(call);
+    struct pool pool;
+    if (!vllm_has_budget(call))
+        return KVA_OK;
+    enum kva_status status = measure(call, &pool);
+    if (status != KVA_OK)
+        return status;
     const struct kva_quantity quantities[] = {
         kva_count_of("blocks", pool.blocks), kva_count_of("cpu_blocks", pool.cpu_blocks),
         kva_count_of("context", call->deployment->context), kva_real_of("concurrency", pool.concurrency)};
-    return vllm_has_budget(call) ? kva_print(call, "v0_blocks", quantities, 4) : KVA_OK;
+    return kva_print(call, "v0_blocks", quantities, 4);
 }
