@@ -23,6 +23,26 @@ bool kva_model_has_cache(const struct kva_model *model, enum kva_cache_kind kind
     return false;
 }
 
+bool kva_model_shares(const struct kva_model *model)
+{
+    for (size_t i = 0; i < model->n_layers; i++)
+        for (size_t c = 0; c < model->layers[i].n_caches; c++)
+            if (model->layers[i].caches[c].reads_layer >= 0)
+                return true;
+    return false;
+}
+
+bool kva_model_window_binds(const struct kva_model *model, uint64_t context)
+{
+    for (size_t i = 0; i < model->n_layers; i++)
+        for (size_t c = 0; c < model->layers[i].n_caches; c++) {
+            const struct kva_cache *cache = &model->layers[i].caches[c];
+            if ((kva_cache_has_window(cache) || cache->window_long) && cache->window < context)
+                return true;
+        }
+    return false;
+}
+
 uint64_t kva_cache_full_rows(const struct kva_cache *cache, uint64_t context)
 {
     if (!kva_cache_has_rows(cache))

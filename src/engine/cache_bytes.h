@@ -24,6 +24,11 @@ static inline bool kva_cache_has_window(const struct kva_cache *cache)
 // Does a layer of the model have a cache of this kind?
 bool kva_model_has_cache(const struct kva_model *model, enum kva_cache_kind kind);
 
+// Does a layer of the model read another layer's cache?
+bool kva_model_shares(const struct kva_model *model);
+// Has a layer of the model a window that is shorter than `context`?
+bool kva_model_window_binds(const struct kva_model *model, uint64_t context);
+
 // An indexer's key in 8 bits with a float32 scale of every 128 elements, as engines keep it whatever the cache's type
 // (vLLM DeepseekV32IndexerCache, SGLang NSATokenToKVPool).
 static inline uint64_t kva_index_key_bytes(uint64_t dim)

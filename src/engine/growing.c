@@ -75,12 +75,6 @@ enum kva_status kva_growing_prompt(struct kva_call *call)
                       kva_human_count(deployment->prompt, prompt));
 }
 
-bool kva_growing_has_window(const struct kva_model *model, const struct kva_cache *cache)
-{
-    (void)model;
-    return kva_cache_has_window(cache) || cache->window_long;
-}
-
 enum kva_status kva_growing_latent(struct kva_call *call, struct kva_cache *cache)
 {
     const struct kva_model *model = call->model;

@@ -3,6 +3,7 @@
 #ifndef KVA_ENGINE_GROWING_H
 #define KVA_ENGINE_GROWING_H
 
+#include "engine/cache_bytes.h"
 #include "engine/engine.h"
 
 // The value of rule `name` for the model: by its architecture, its model_type, or that with or without "_text"; NULL:
@@ -24,7 +25,10 @@ enum kva_status kva_growing_prompt(struct kva_call *call);
 
 // Has it a window as far as the engine's own classes know? One that never binds because it is not less than the context
 // limit counts, one that another key switches off does not.
-bool kva_growing_has_window(const struct kva_model *model, const struct kva_cache *cache);
+static inline bool kva_growing_has_window(const struct kva_cache *cache)
+{
+    return kva_cache_has_window(cache) || cache->window_long;
+}
 
 // A latent row as the release keeps it, by rule `latents`: as it is (kept), or as the keys and values of each head
 // (expanded). Errors: KVA_REFUSED (no rule, or the config does not tell the heads' sizes).

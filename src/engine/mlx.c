@@ -226,7 +226,7 @@ static bool ignores_windows(const struct kva_call *call, const struct mlx_choice
     for (size_t i = 0; i < call->model->n_layers; i++)
         for (size_t c = 0; c < call->model->layers[i].n_caches; c++) {
             const struct kva_cache *cache = &call->model->layers[i].caches[c];
-            if (kva_cache_has_window(cache) && cache->window < call->deployment->context &&
+            if (kva_growing_has_window(cache) && cache->window < call->deployment->context &&
                 mlx_growth_of(call, choice, &call->model->layers[i], cache).class == KVA_MLX_GROWING)
                 return true;
         }

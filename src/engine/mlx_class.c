@@ -31,8 +31,7 @@ struct kva_mlx_cache mlx_growth_of(const struct kva_call *call, const struct mlx
     const bool listed = strncmp(layer->why, "layer_types[", 12) == 0;
     if (!choice->own_cache && call->deployment->max_kv_size > 0)
         return rotating(call, call->deployment->max_kv_size);
-    if (!kva_growing_has_window(call->model, cache) || strcmp(windows, "none") == 0 ||
-        (strcmp(windows, "listed") == 0 && !listed))
+    if (!kva_growing_has_window(cache) || strcmp(windows, "none") == 0 || (strcmp(windows, "listed") == 0 && !listed))
         return (struct kva_mlx_cache){.class = KVA_MLX_GROWING};
     if (strcmp(windows, "chunked") == 0)
         return (struct kva_mlx_cache){

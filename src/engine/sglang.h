@@ -107,6 +107,13 @@ struct sglang_sizes {
     const char *refusal;   // the engine's own words; NULL: it starts
 };
 
+// What allocate leaves for print_lines.
+struct sglang_own {
+    struct sglang_shape shape;
+    struct sglang_sizes sizes;  // of the pool, where a budget or tokens were said
+    bool sized;
+};
+
 // The engine's settings of a deployment with its blanks filled.
 double sglang_swa_ratio(const struct kva_call *call);
 // --max-running-requests or what SGLang sets in its place; 0: an estimate

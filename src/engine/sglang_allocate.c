@@ -158,62 +158,49 @@ static uint64_t longest_context(const struct kva_call *call, const struct sglang
     return sizes->full > 0 ? sizes->full : call->model->context_limit;
 }
 
-static enum kva_status fill_capacity(struct kva_call *call, const struct sglang_shape *shape,
+// What the budget or the tokens that were said make the pools hold.
+static enum kva_status size_pools(struct kva_call *call, struct sglang_own *own)
+{
+    const struct kva_deployment *deployment = call->deployment;
+    own->sized = deployment->kv_bytes > 0 || deployment->kv_tokens > 0;
+    if (!own->sized)
+        return KVA_OK;
+    return sglang_sizes_of(call, &own->shape, deployment->kv_bytes > 0 ? deployment->kv_bytes : UINT64_MAX,
+                           deployment->kv_tokens, &own->sizes);
+}
+
+static enum kva_status fill_capacity(struct kva_call *call, const struct sglang_own *own,
                                      struct kva_engine_allocation *allocation)
 {
     const struct kva_deployment *deployment = call->deployment;
+    const struct sglang_shape *shape = &own->shape;
+    const struct sglang_sizes *sizes = &own->sizes;
     struct kva_capacity *capacity = &allocation->capacity;
-    struct sglang_sizes sizes;
-    if (deployment->kv_bytes == 0 && deployment->kv_tokens == 0) {
+    if (!own->sized) {
         capacity->max_context = KVA_UNKNOWN;
         return KVA_OK;
     }
-    enum kva_status status = sglang_sizes_of(call, shape, deployment->kv_bytes > 0 ? deployment->kv_bytes : UINT64_MAX,
-                                             deployment->kv_tokens, &sizes);
-    if (status != KVA_OK)
-        return status;
-    *capacity = (struct kva_capacity){.known = true, .budget = deployment->kv_bytes, .tokens = sizes.tokens};
+    *capacity = (struct kva_capacity){.known = true, .budget = deployment->kv_bytes, .tokens = sizes->tokens};
     for (uint64_t s = 0; s < shape->pp; s++) {
         uint64_t pools, used;
-        if (!sglang_stage_bytes(call, shape, &shape->stages[s], &sizes, &pools, &used))
+        if (!sglang_stage_bytes(call, shape, &shape->stages[s], sizes, &pools, &used))
             return kva_too_large(call);
         capacity->reserved = kva_max(capacity->reserved, pools);
     }
-    capacity->refusal = sizes.refusal;
-    capacity->sequences_at_context = sizes.refusal == NULL ? sequences_that_fit(call, shape, &sizes) : 0;
-    capacity->max_context = sizes.refusal == NULL ? longest_context(call, shape, &sizes) : 0;
+    capacity->refusal = sizes->refusal;
+    capacity->sequences_at_context = sizes->refusal == NULL ? sequences_that_fit(call, shape, sizes) : 0;
+    capacity->max_context = sizes->refusal == NULL ? longest_context(call, shape, sizes) : 0;
     capacity->fits = capacity->sequences_at_context >= deployment->sequences;
     return KVA_OK;
 }
 
 // ---------------------------------------------------------------- all of it
 
-static bool masks_windows(const struct kva_call *call, const struct sglang_shape *shape)
-{
-    for (size_t i = 0; !shape->hybrid && i < call->model->n_layers; i++)
-        for (size_t c = 0; c < call->model->layers[i].n_caches; c++) {
-            const struct kva_cache *cache = &call->model->layers[i].caches[c];
-            if ((cache->kind == KVA_CACHE_SLIDING || cache->kind == KVA_CACHE_CHUNKED || cache->window_long) &&
-                cache->window < call->deployment->context)
-                return true;
-        }
-    return false;
-}
-
-static bool shares(const struct kva_call *call)
-{
-    for (size_t i = 0; i < call->model->n_layers; i++)
-        for (size_t c = 0; c < call->model->layers[i].n_caches; c++)
-            if (call->model->layers[i].caches[c].reads_layer >= 0)
-                return true;
-    return false;
-}
-
 static const char *why(const struct kva_call *call, const struct sglang_shape *shape)
 {
-    if (masks_windows(call, shape))
+    if (!shape->hybrid && kva_model_window_binds(call->model, call->deployment->context))
         return "windowed layers keep the whole context: this version has no pool of its own for them";
-    if (shares(call))
+    if (kva_model_shares(call->model))
         return "layers that read another layer's cache get buffers of their own; windowed ones a share of the full "
                "pool";
     if (shape->hybrid)
@@ -223,36 +210,24 @@ static const char *why(const struct kva_call *call, const struct sglang_shape *s
     return "a padding page, and the table of the requests' tokens";
 }
 
-// With a budget the table of requests is made for what the pool holds, not for what is asked.
-static enum kva_status requests_of_pool(struct kva_call *call, const struct sglang_shape *shape,
-                                        struct sglang_sizes *sizes)
-{
-    const struct kva_deployment *deployment = call->deployment;
-    struct sglang_sizes pool;
-    if (deployment->kv_bytes == 0 && deployment->kv_tokens == 0)
-        return KVA_OK;
-    enum kva_status status = sglang_sizes_of(call, shape, deployment->kv_bytes > 0 ? deployment->kv_bytes : UINT64_MAX,
-                                             deployment->kv_tokens, &pool);
-    if (status == KVA_OK && pool.refusal == NULL)
-        sizes->requests = pool.requests;
-    return status;
-}
-
 enum kva_status sglang_allocate(struct kva_call *call, struct kva_engine_allocation *allocation)
 {
-    struct sglang_shape *shape = call->own = kva_arena_alloc(call->arena, 1, sizeof *shape);
+    struct sglang_own *own = call->own = kva_arena_alloc(call->arena, 1, sizeof *own);
     struct sglang_sizes sizes;
     uint64_t table, map;
     char human[KVA_HUMAN];
-    if (shape == NULL)
-        return kva_fail_memory(call->error, sizeof *shape);
+    if (own == NULL)
+        return kva_fail_memory(call->error, sizeof *own);
+    struct sglang_shape *shape = &own->shape;
     enum kva_status status = sglang_shape_of(call, shape);
     if (status == KVA_OK)
         status = sglang_sizes_asked(call, shape, &sizes);
     if (status == KVA_OK)
-        status = requests_of_pool(call, shape, &sizes);
+        status = size_pools(call, own);
     if (status != KVA_OK)
         return status;
+    if (own->sized && own->sizes.refusal == NULL)  // the table is made for what the pool holds, not for what is asked
+        sizes.requests = own->sizes.requests;
     if (!sglang_tables(call, shape, &sizes, &table, &map))
         return kva_too_large(call);
     status = allocate_layers(call, shape, &sizes, allocation);
@@ -261,7 +236,7 @@ enum kva_status sglang_allocate(struct kva_call *call, struct kva_engine_allocat
     if (status == KVA_OK)
         status = list_pools(call, shape, &sizes, allocation, table, map);
     if (status == KVA_OK)
-        status = fill_capacity(call, shape, allocation);
+        status = fill_capacity(call, own, allocation);
     if (status == KVA_OK)
         status = kva_assume(call, "a table of tokens for %llu request%s, %s%s: it is not paid from the pools' budget",
                             (unsigned long long)sizes.requests, sizes.requests == 1 ? "" : "s",

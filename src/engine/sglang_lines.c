@@ -107,28 +107,24 @@ static enum kva_status print_summary(struct kva_call *call, const struct sglang_
 
 enum kva_status sglang_print_lines(struct kva_call *call, const struct kva_engine_allocation *allocation)
 {
-    const struct kva_deployment *deployment = call->deployment;
-    const struct sglang_shape *shape = call->own;
-    struct sglang_sizes sizes;
+    const struct sglang_own *own = call->own;
+    const struct sglang_shape *shape = &own->shape;
+    const struct sglang_sizes *sizes = &own->sizes;
     if (!allocation->capacity.known || allocation->capacity.refusal != NULL)
         return KVA_OK;
-    enum kva_status status = sglang_sizes_of(call, shape, deployment->kv_bytes > 0 ? deployment->kv_bytes : UINT64_MAX,
-                                             deployment->kv_tokens, &sizes);
-    if (status != KVA_OK)
-        return status;
     const struct sglang_stage *stage = &shape->stages[0];  // rank 0 is of the first stage
-    status = print_caps(call, shape, &sizes);
+    enum kva_status status = print_caps(call, shape, sizes);
     if (status == KVA_OK && shape->hybrid)
-        status = print_window_tokens(call, &sizes);
+        status = print_window_tokens(call, sizes);
     if (status == KVA_OK && stage->n_state > 0)
-        status = print_states(call, stage, &sizes);
+        status = print_states(call, stage, sizes);
     if (status == KVA_OK && stage->n_swa > 0)
-        status = print_pool(call, false, sizes.swa, stage->swa_k, stage->swa_v);
+        status = print_pool(call, false, sizes->swa, stage->swa_k, stage->swa_v);
     if (status == KVA_OK && stage->n_full > 0)
-        status = print_pool(call, shape->latent, sizes.full, stage->full_k + stage->index, stage->full_v);
+        status = print_pool(call, shape->latent, sizes->full, stage->full_k + stage->index, stage->full_v);
     if (status == KVA_OK && shape->hybrid)
-        status = print_window_pool(call, stage, &sizes);
+        status = print_window_pool(call, stage, sizes);
     if (status == KVA_OK && shape->draft_k + shape->draft_v > 0)
-        status = print_pool(call, shape->latent, sizes.tokens, shape->draft_k, shape->draft_v);
-    return status == KVA_OK ? print_summary(call, &sizes) : status;
+        status = print_pool(call, shape->latent, sizes->tokens, shape->draft_k, shape->draft_v);
+    return status == KVA_OK ? print_summary(call, sizes) : status;
 }

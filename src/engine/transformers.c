@@ -109,7 +109,7 @@ static enum kva_status add_rows(struct kva_call *call, const struct rules *rules
         status = kva_cache_format_bytes(&kept, &call->kv_format, &row, call->error);
     if (status != KVA_OK)
         return status;
-    uint64_t window = kva_growing_has_window(call->model, cache) ? cache->window : 0;
+    uint64_t window = kva_growing_has_window(cache) ? cache->window : 0;
     if (rules->kind == KVA_TRANSFORMERS_STATIC_ALL)
         window = kva_transformers_only_window(call->model);
     kva_transformers_rows(call, rules->kind, window, &rows);
@@ -249,26 +249,12 @@ static bool ignores_windows(const struct kva_call *call, const struct rules *rul
     const struct kva_transformers *behaviours = call->behaviours;
     const bool whole = rules->kind == KVA_TRANSFORMERS_DYNAMIC ? behaviours->dynamic_windows == WINDOWS_IGNORED
                                                                : rules->kind == KVA_TRANSFORMERS_STATIC_LONG;
-    for (size_t i = 0; whole && i < call->model->n_layers; i++)
-        for (size_t c = 0; c < call->model->layers[i].n_caches; c++)
-            if (kva_cache_has_window(&call->model->layers[i].caches[c]) &&
-                call->model->layers[i].caches[c].window < call->deployment->context)
-                return true;
-    return false;
-}
-
-static bool keeps_shared(const struct kva_call *call)
-{
-    const struct kva_transformers *behaviours = call->behaviours;
-    for (size_t i = 0; !behaviours->sharing_dropped && i < call->model->n_layers; i++)
-        for (size_t c = 0; c < call->model->layers[i].n_caches; c++)
-            if (call->model->layers[i].caches[c].reads_layer >= 0)
-                return true;
-    return false;
+    return whole && kva_model_window_binds(call->model, call->deployment->context);
 }
 
 static const char *why(struct kva_call *call, const struct rules *rules, const struct kva_engine_allocation *allocation)
 {
+    const struct kva_transformers *behaviours = call->behaviours;
     const char *shared = kva_growing_overpay(call, ignores_windows(call, rules));
     uint64_t logical = 0, held = 0;
     bool fits = true;
@@ -278,7 +264,7 @@ static const char *why(struct kva_call *call, const struct rules *rules, const s
                kva_add(held, allocation->layers[i].bytes, &held);
     if (shared != NULL)
         return shared;
-    if (keeps_shared(call))
+    if (!behaviours->sharing_dropped && kva_model_shares(call->model))
         return "layers that read another layer's cache have one of their own";
     if (fits && held > logical)
         return kva_arena_printf(call->arena, "its tensors count %s, but are views of longer ones",

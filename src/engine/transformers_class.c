@@ -17,7 +17,7 @@ size_t kva_transformers_windowed_layers(const struct kva_model *model)
     for (size_t i = 0; i < model->n_layers; i++) {
         bool window = false;
         for (size_t c = 0; c < model->layers[i].n_caches; c++)
-            window = window || kva_growing_has_window(model, &model->layers[i].caches[c]);
+            window = window || kva_growing_has_window(&model->layers[i].caches[c]);
         n += window;
     }
     return n;
@@ -44,7 +44,7 @@ uint64_t kva_transformers_only_window(const struct kva_model *model)
     for (size_t i = 0; i < model->n_layers; i++)
         for (size_t c = 0; c < model->layers[i].n_caches; c++) {
             const struct kva_cache *cache = &model->layers[i].caches[c];
-            if (!kva_growing_has_window(model, cache))
+            if (!kva_growing_has_window(cache))
                 continue;
             if (window > 0 && window != cache->window)
                 return 0;
