@@ -179,6 +179,7 @@ enum kva_status kva_weights_read(struct kva_build *build)
         status = kva_quantization_read(build, quantization, &build->quantization);
     if (status == KVA_OK)
         status = kva_tensors_expand(build);
+    kva_quantization_close(build->quantization);
     if (status == KVA_OK && checkpoint != NULL && kva_safetensors_complete(checkpoint))
         status = from_headers(build, checkpoint);
     else if (status == KVA_OK && checkpoint != NULL && kva_safetensors_index_bytes(checkpoint) > 0) {

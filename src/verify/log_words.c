@@ -115,9 +115,9 @@ static void read_value(struct reader *reader, const char *key, int depth)
         return;
     }
     if (reader->at < reader->end && *reader->at == '<') {  // <CacheMode.ALIGN: 'align'>
-        const char *quote = memchr(reader->at, '\'', (size_t)(reader->end - reader->at));
         const char *close = memchr(reader->at, '>', (size_t)(reader->end - reader->at));
-        if (quote != NULL && close != NULL && quote < close) {
+        const char *quote = close != NULL ? memchr(reader->at, '\'', (size_t)(close - reader->at)) : NULL;
+        if (quote != NULL) {
             reader->at = quote;
             read_quoted(reader, value, sizeof value);
             reader->visit(reader->user, key, value);
