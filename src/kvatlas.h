@@ -879,13 +879,15 @@ const char *kva_verdict_name(enum kva_verdict verdict);  // "match"
 
 // One number of the log beside what the plan prints in its place.
 struct kva_check_number {
-    uint64_t line;                    // of the log
-    const char *text;                 // that line, from where the engine's own words start
-    const char *id;                   // of the engine's template: "capacity"
-    const char *quantity;             // "tokens"
-    const char *printed, *predicted;  // "136,080", "136080"; predicted NULL: nothing is
-    bool numeric;
-    double printed_value, predicted_value, difference;  // of a number; difference: printed - predicted
+    uint64_t line;                                      // of the log
+    const char *text;                                   // that line, from where the engine's own words start
+    const char *id;                                     // of the engine's template: "capacity"
+    const char *quantity;                               // "tokens"
+    const char *printed, *predicted;                    // "136,080", "136080"; predicted NULL: nothing is
+    bool numeric;                                       // printed_value is the number that is printed
+    bool whole;                                         // it is a count
+    bool compared;                                      // predicted is a number too: the next two are set
+    double printed_value, predicted_value, difference;  // as they are printed; difference: printed - predicted
     enum kva_verdict verdict;
 };
 
