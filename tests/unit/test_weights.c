@@ -215,10 +215,8 @@ START_TEST(modules_that_are_not_converted_stay)
 }
 END_TEST
 
-#define AWQ_BUT(pattern)                                                                                               \
-    LLAMA_8B                                                                                                           \
-        "{\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": 128, \"modules_to_not_convert\": [\"re:" pattern     \
-        "\"]}}"
+#define AWQ "{\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": 128, \"modules_to_not_convert\": "
+#define AWQ_BUT(pattern) LLAMA_8B AWQ "[\"re:" pattern "\"]}}"
 
 // compressed-tensors' match_name: re.match, from the beginning of the module's name.
 START_TEST(patterns_are_read_as_python_reads_them)
