@@ -40,8 +40,7 @@ static const cyaml_schema_field_t CONDITION_FIELDS[] = {
     TEXT("is", struct condition, is),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t CONDITION = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct condition, CONDITION_FIELDS)};
+static const cyaml_schema_value_t CONDITION = MAPPING(struct condition, CONDITION_FIELDS);
 static const cyaml_schema_field_t METHOD_FIELDS[] = {
     TEXT("method", struct method, method),
     TEXT("about", struct method, about),
@@ -65,12 +64,12 @@ static const cyaml_schema_field_t METHOD_FIELDS[] = {
     NAMES("references", CYAML_FLAG_DEFAULT, struct method, references, n_references, 1),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t METHOD = {CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct method, METHOD_FIELDS)};
+static const cyaml_schema_value_t METHOD = MAPPING(struct method, METHOD_FIELDS);
 static const cyaml_schema_field_t FILE_FIELDS[] = {
-    CYAML_FIELD_SEQUENCE_COUNT("methods", CYAML_FLAG_POINTER, struct file, methods, n_methods, &METHOD, 1, MANY),
+    LIST("methods", struct file, methods, n_methods, &METHOD),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t SCHEMA = {CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct file, FILE_FIELDS)};
+static const cyaml_schema_value_t SCHEMA = DOCUMENT(struct file, FILE_FIELDS);
 
 // A method with this config's numbers.
 struct kva_quantization {

@@ -7,13 +7,6 @@
 #include "model/schema_words.h"
 #include "model/yaml.h"
 
-#define MAPPING(type, fields)                                                                                          \
-    {                                                                                                                  \
-        CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, type, fields)                                                          \
-    }
-#define LIST(key, type, member, count, entry)                                                                          \
-    CYAML_FIELD_SEQUENCE_COUNT(key, CYAML_FLAG_POINTER, type, member, count, entry, 1, MANY)
-
 static const cyaml_strval_t REPEATED[] = {
     {"each", KVA_REPEATED_EACH}, {"smallest", KVA_REPEATED_SMALLEST}, {"last", KVA_REPEATED_LAST}};
 
@@ -74,7 +67,7 @@ static const cyaml_schema_field_t FACT_FIELDS[] = {
     LIST("switches", struct kva_log_facts, switches, n_switches, &SWITCH),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t SCHEMA = {CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct kva_log_facts, FACT_FIELDS)};
+static const cyaml_schema_value_t SCHEMA = DOCUMENT(struct kva_log_facts, FACT_FIELDS);
 
 // ---------------------------------------------------------------- checks
 
