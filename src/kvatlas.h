@@ -1,5 +1,6 @@
 // kvatlas.h: how many bytes of cache a model needs, how many a policy or engine allocates for it, and whether that is
-// what happens when the model runs. Read it from top to bottom: errors, data types, models, plans, runs, verification.
+// what happens when the model runs. Read it from top to bottom: errors, element types, models, deployments, engines,
+// plans, what fits, runs, verification, logs.
 //
 // Every function that can fail returns an enum kva_status and fills the struct kva_error that it is given (which may
 // be NULL). Sizes are bytes in uint64_t and are never silently wrapped. Strings handed out live as long as the object
@@ -424,9 +425,8 @@ bool kva_deployment_says(const struct kva_deployment *deployment, const char *fl
 // One way to set a field, for help texts and for whoever reads an engine's command line.
 #define KVA_MAX_SPELLINGS 8
 struct kva_deployment_flag {
-    const char
-        *names[KVA_MAX_SPELLINGS];  // "--max-num-batched-tokens", "--chunked-prefill-size", ...; NULL after the last
-    const char *shown;              // "N", "TYPE"; NULL: a switch
+    const char *names[KVA_MAX_SPELLINGS];  // "--batch-size", "--chunked-prefill-size", ...; NULL after the last
+    const char *shown;                     // "N", "TYPE"; NULL: a switch
     const char *help;
 };
 size_t kva_n_deployment_flags(void);

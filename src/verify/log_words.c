@@ -1,6 +1,7 @@
-// Pieces of a log's lines: which process speaks, and arguments as Python writes them.
+// Pieces of a log's lines: which process speaks, and arguments as Python writes them; and what is noted of a log.
 #define _GNU_SOURCE  // memmem
 #include <ctype.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -175,4 +176,23 @@ void kva_log_arguments(const char *text, size_t length, kva_log_argument_visit v
         reader.at++;
     while (reader.at < reader.end)  // a bracket that closes more than was opened ends nothing
         read_members(&reader, "", 0);
+}
+
+// ---------------------------------------------------------------- notes
+
+void kva_log_note(struct kva_log *log, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    if (log->n_notes == KVA_LOG_NOTES)
+        return;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    for (size_t n = 0; n < log->n_notes; n++)
+        if (strcmp(log->notes[n], text) == 0)
+            return;
+    const char *kept = kva_arena_strdup(log->arena, text);
+    if (kept != NULL)
+        log->notes[log->n_notes++] = kept;
 }
