@@ -82,7 +82,7 @@ struct kva_quantization {
     size_t n_patterns;
 };
 
-enum { MOST_SKIPPED = 4096, MOST_PATTERNS = 256, PATTERN = 512 };
+enum { MOST_SKIPPED = 4096, MOST_PATTERNS = 64, PATTERN = 512 };
 
 // ---------------------------------------------------------------- the file
 
@@ -230,10 +230,8 @@ static bool is_repeat(char c)
 // something that the two do not read alike, or that regcomp may need any amount of memory for (repetitions in braces).
 static bool translate(const char *pattern, char out[static PATTERN])
 {
-    size_t n = 0;
+    size_t n = (size_t)snprintf(out, PATTERN, "^(");
     bool in_class = false;
-    out[n++] = '^';
-    out[n++] = '(';
     for (const char *at = pattern; *at != '\0'; at++) {
         const char one[] = {*at, '\0'}, escaped[] = {'\\', at[1], '\0'}, *part = one;
         in_class = *at == '[' || (in_class && *at != ']');
@@ -248,14 +246,12 @@ static bool translate(const char *pattern, char out[static PATTERN])
         else if (strchr("\\{", *at) != NULL || strncmp(at, "(?", 2) == 0 || (is_repeat(*at) && is_repeat(at[1])))
             return false;
         at += *at == '\\' ? 1 : strncmp(at, "(?:", 3) == 0 ? 2 : 0;
-        const size_t length = strlen(part);
-        if (n + length + sizeof ")" > PATTERN)
+        n += (size_t)snprintf(out + n, PATTERN - n, "%s", part);
+        if (n >= PATTERN)
             return false;
-        memcpy(out + n, part, length);
-        n += length;
     }
-    memcpy(out + n, ")", sizeof ")");
-    return true;
+    n += (size_t)snprintf(out + n, PATTERN - n, ")");
+    return n < PATTERN;
 }
 
 // False: nobody can say which modules it means.
@@ -314,9 +310,11 @@ enum kva_status kva_quantization_read(struct kva_build *build, const json_t *con
     bool readable;
     *quantization = NULL;
     enum kva_status status = open_file(build, &file);
-    const struct method *method = status == KVA_OK ? choose(file, config) : NULL;
-    if (method == NULL)
+    if (status != KVA_OK || file == NULL)
         return status;
+    const struct method *method = choose(file, config);
+    if (method == NULL)
+        return KVA_OK;
     struct kva_quantization *made = kva_arena_alloc(build->arena, 1, sizeof *made);
     if (made == NULL)
         return kva_build_memory(build);
