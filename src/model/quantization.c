@@ -91,50 +91,27 @@ static void release(void *kept)
     kva_yaml_free(&SCHEMA, kept);
 }
 
-static enum kva_status check(struct kva_atlas *atlas, const char *name, const struct file *file,
+static enum kva_status check(struct kva_atlas *atlas, const struct kva_atlas_file *source, const void *loaded,
                              struct kva_error *error)
 {
+    const struct file *file = loaded;
     for (unsigned i = 0; i < file->n_methods; i++) {
         const struct method *method = &file->methods[i];
         const char *missing;
         enum kva_status status =
             kva_atlas_missing_reference(atlas, method->references, method->n_references, &missing, error);
         if (status == KVA_OK && missing != NULL)
-            status = kva_fail(error, KVA_BAD_INPUT, name, "references",
+            status = kva_fail(error, KVA_BAD_INPUT, source->name, "references",
                               "'%s' is not the id of a reference in references.yaml", missing);
         if (status == KVA_OK && (method->bits > 0) == (method->n_bits_keys > 0))
-            status = kva_fail(error, KVA_BAD_INPUT, name, method->method, "needs either bits or bits_keys");
+            status = kva_fail(error, KVA_BAD_INPUT, source->name, method->method, "needs either bits or bits_keys");
         if (status != KVA_OK)
             return status;
     }
     return KVA_OK;
 }
 
-static enum kva_status open_file(struct kva_build *build, const struct file **opened)
-{
-    struct kva_atlas_file source = {0};
-    bool found;
-    void **slot = kva_atlas_keep(build->atlas, "quantization", release);
-    *opened = slot != NULL ? *slot : NULL;
-    if (slot == NULL)
-        return kva_build_memory(build);
-    if (*slot != NULL)
-        return KVA_OK;
-    enum kva_status status = kva_atlas_read(build->atlas, "quantization.yaml", &source, &found, build->error);
-    if (status == KVA_OK && !found)
-        status = kva_fail(build->error, KVA_BAD_INPUT, "quantization.yaml", NULL, "is missing from the data directory");
-    void *loaded = NULL;
-    if (status == KVA_OK)
-        status = kva_yaml_load(&source, &SCHEMA, &loaded, build->error);
-    if (status == KVA_OK)
-        status = check(build->atlas, source.name, loaded, build->error);
-    if (status == KVA_OK)
-        *opened = *slot = loaded;
-    else
-        kva_yaml_free(&SCHEMA, loaded);
-    kva_atlas_file_free(&source);
-    return status;
-}
+static const struct kva_yaml_kept KEPT = {"quantization", "quantization.yaml", &SCHEMA, release, check};
 
 // ---------------------------------------------------------------- what the config says
 
@@ -306,10 +283,10 @@ void kva_quantization_close(struct kva_quantization *quantization)
 enum kva_status kva_quantization_read(struct kva_build *build, const json_t *config,
                                       struct kva_quantization **quantization)
 {
-    const struct file *file;
+    const void *file;
     bool readable;
     *quantization = NULL;
-    enum kva_status status = open_file(build, &file);
+    enum kva_status status = kva_yaml_keep(build->atlas, &KEPT, &file, build->error);
     if (status != KVA_OK || file == NULL)
         return status;
     const struct method *method = choose(file, config);
