@@ -1,5 +1,6 @@
 // kvatlas.h: how many bytes of cache a model needs, how many a policy or engine allocates for it, and whether that is
-// what happens when the model runs. Read it from top to bottom: errors, data types, models, plans, runs, verification.
+// what happens when the model runs. Read it from top to bottom: errors, element types, models, deployments, engines,
+// plans, what fits, runs, verification, logs.
 //
 // Every function that can fail returns an enum kva_status and fills the struct kva_error that it is given (which may
 // be NULL). Sizes are bytes in uint64_t and are never silently wrapped. Strings handed out live as long as the object
@@ -424,9 +425,8 @@ bool kva_deployment_says(const struct kva_deployment *deployment, const char *fl
 // One way to set a field, for help texts and for whoever reads an engine's command line.
 #define KVA_MAX_SPELLINGS 8
 struct kva_deployment_flag {
-    const char
-        *names[KVA_MAX_SPELLINGS];  // "--max-num-batched-tokens", "--chunked-prefill-size", ...; NULL after the last
-    const char *shown;              // "N", "TYPE"; NULL: a switch
+    const char *names[KVA_MAX_SPELLINGS];  // "--batch-size", "--chunked-prefill-size", ...; NULL after the last
+    const char *shown;                     // "N", "TYPE"; NULL: a switch
     const char *help;
 };
 size_t kva_n_deployment_flags(void);
@@ -879,13 +879,15 @@ const char *kva_verdict_name(enum kva_verdict verdict);  // "match"
 
 // One number of the log beside what the plan prints in its place.
 struct kva_check_number {
-    uint64_t line;                    // of the log
-    const char *text;                 // that line, from where the engine's own words start
-    const char *id;                   // of the engine's template: "capacity"
-    const char *quantity;             // "tokens"
-    const char *printed, *predicted;  // "136,080", "136080"; predicted NULL: nothing is
-    bool numeric;
-    double printed_value, predicted_value, difference;  // of a number; difference: printed - predicted
+    uint64_t line;                                      // of the log
+    const char *text;                                   // that line, from where the engine's own words start
+    const char *id;                                     // of the engine's template: "capacity"
+    const char *quantity;                               // "tokens"
+    const char *printed, *predicted;                    // "136,080", "136080"; predicted NULL: nothing is
+    bool numeric;                                       // printed_value is the number that is printed
+    bool whole;                                         // it is a count
+    bool compared;                                      // predicted is a number too: the next two are set
+    double printed_value, predicted_value, difference;  // as they are printed; difference: printed - predicted
     enum kva_verdict verdict;
 };
 

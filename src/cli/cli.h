@@ -33,14 +33,29 @@ int kva_cli_fail(const struct kva_error *error);
 // How the flags say that a model is read.
 struct kva_model_options kva_cli_how(const struct kva_options *options);
 
-// A plan for each engine that was named (all: every one). Engines that refuse are kept with their reasons where several
-// were asked; all of them refusing is an error.
+// The engines that a command answers for. names: NULL for the one that nobody named.
+struct kva_cli_asked {
+    const char *names[KVA_MAX_ENGINES];
+    bool by_name[KVA_MAX_ENGINES];  // it was typed, and does not come from `all`
+    size_t n;
+};
+enum kva_status kva_cli_asked(const struct kva_options *options, struct kva_cli_asked *asked, struct kva_error *error);
+
+// Engines that refuse are kept with their reasons beside the answers of the others.
+struct kva_cli_refusals {
+    struct kva_refusal refusals[KVA_MAX_ENGINES];
+    size_t n;
+    enum kva_status partial;  // of the first engine that was named and refused; KVA_OK: none
+};
+// Keeps what asked->names[engine] said. Errors: KVA_MACHINE, which is no refusal.
+enum kva_status kva_cli_refused(const struct kva_cli_asked *asked, size_t engine, const struct kva_error *error,
+                                struct kva_cli_refusals *refusals);
+
+// A plan for each engine that was asked. All of them refusing is an error.
 struct kva_cli_plans {
     struct kva_plan *plans[KVA_MAX_ENGINES];
     size_t n_plans;
-    struct kva_refusal refusals[KVA_MAX_ENGINES];
-    size_t n_refusals;
-    enum kva_status partial;  // of the first engine that was named and refused; KVA_OK: none
+    struct kva_cli_refusals refused;
 };
 enum kva_status kva_cli_plans(const struct kva_options *options, struct kva_atlas *atlas, const struct kva_model *model,
                               struct kva_cli_plans *plans, struct kva_error *error);

@@ -1,5 +1,4 @@
 // kvatlas fit MODEL --gpu GPU: does it fit, what is the most that does, and what would make it fit.
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -10,9 +9,7 @@ enum { MOST_CONTEXTS = 256 };
 struct fits {
     struct kva_fit *fits[KVA_MAX_ENGINES];
     size_t n_fits;
-    struct kva_refusal refusals[KVA_MAX_ENGINES];
-    size_t n_refusals;
-    bool named;  // each engine by its name, and not all of them
+    struct kva_cli_refusals refused;
 };
 
 // "8k,32k,131072" into contexts[MOST_CONTEXTS].
@@ -36,55 +33,36 @@ static enum kva_status parse_contexts(const char *text, uint64_t *contexts, size
     }
 }
 
-// One engine. What it refuses is kept beside the answers of the others.
-static enum kva_status add(const struct kva_options *options, struct kva_atlas *atlas, const struct kva_model *model,
-                           const char *engine, const struct kva_fit_options *how, struct fits *fits,
-                           struct kva_error *error)
+static enum kva_status fit_all(const struct kva_options *options, struct kva_atlas *atlas,
+                               const struct kva_model *model, const struct kva_fit_options *how, struct fits *fits,
+                               struct kva_error *error)
 {
-    struct kva_deployment deployment = options->deployment;
-    struct kva_error refused = {0};
-    deployment.engine = engine;
-    if (fits->n_fits + fits->n_refusals == KVA_MAX_ENGINES)
-        return kva_fail(error, KVA_BAD_INPUT, NULL, "--engine", "more than %d engines", KVA_MAX_ENGINES);
-    enum kva_status status = kva_fit_make(atlas, model, &deployment, how, &fits->fits[fits->n_fits], &refused);
-    if (status == KVA_OK)
-        fits->n_fits++;
-    else if (status == KVA_MACHINE) {
-        *error = refused;
-        return status;
-    } else
-        fits->refusals[fits->n_refusals++] =
-            (struct kva_refusal){.engine = engine != NULL ? engine : "exact", .error = refused};
-    return KVA_OK;
-}
-
-static enum kva_status all(const struct kva_options *options, struct kva_atlas *atlas, const struct kva_model *model,
-                           const struct kva_fit_options *how, struct fits *fits, struct kva_error *error)
-{
-    enum kva_status status = KVA_OK;
-    if (options->n_engines == 0)
-        status = add(options, atlas, model, NULL, how, fits, error);
-    for (size_t e = 0; status == KVA_OK && e < options->n_engines; e++) {
-        fits->named = fits->named || strcmp(options->engines[e], "all") != 0;
-        if (strcmp(options->engines[e], "all") != 0)
-            status = add(options, atlas, model, options->engines[e], how, fits, error);
+    struct kva_cli_asked asked;
+    enum kva_status status = kva_cli_asked(options, &asked, error);
+    for (size_t e = 0; status == KVA_OK && e < asked.n; e++) {
+        struct kva_deployment deployment = options->deployment;
+        deployment.engine = asked.names[e];
+        status = kva_fit_make(atlas, model, &deployment, how, &fits->fits[fits->n_fits], error);
+        if (status == KVA_OK)
+            fits->n_fits++;
         else
-            for (size_t i = 0; status == KVA_OK && kva_engine_name(i) != NULL; i++)
-                status = add(options, atlas, model, kva_engine_name(i), how, fits, error);
+            status = kva_cli_refused(&asked, e, error, &fits->refused);
     }
     if (status != KVA_OK || fits->n_fits > 0)
         return status;
-    *error = fits->refusals[0].error;
+    *error = fits->refused.refusals[0].error;
     return error->status;
 }
 
 // 0 when it fits under every engine that was named, or under all of those that plan the model at all.
 static enum kva_status verdict(const struct fits *fits)
 {
+    if (fits->refused.partial != KVA_OK)
+        return fits->refused.partial;
     for (size_t f = 0; f < fits->n_fits; f++)
         if (!fits->fits[f]->fits)
             return KVA_MISMATCH;
-    return fits->named && fits->n_refusals > 0 ? KVA_MISMATCH : KVA_OK;
+    return KVA_OK;
 }
 
 int kva_cli_fit(struct kva_options *options)
@@ -103,8 +81,8 @@ int kva_cli_fit(struct kva_options *options)
     if (status == KVA_OK)
         status = kva_cli_open(options, &atlas, &model, &error);
     if (status == KVA_OK)
-        status = all(options, atlas, model, &how, &fits, &error);
-    const struct kva_fit_set set = {fits.fits, fits.n_fits, fits.refusals, fits.n_refusals};
+        status = fit_all(options, atlas, model, &how, &fits, &error);
+    const struct kva_fit_set set = {fits.fits, fits.n_fits, fits.refused.refusals, fits.refused.n};
     if (status == KVA_OK)
         status = kva_report_fits(&set, &style, &text, &error);
     if (status == KVA_OK)

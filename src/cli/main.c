@@ -15,7 +15,7 @@
 
 static const struct kva_command COMMANDS[] = {
     {"show", "MODEL", "what each layer caches, and why", RESULT | READ | BIT(WHY), 1, 1, kva_cli_show},
-    {"plan", "MODEL", "need, allocated, overpay and sharing saved",
+    {"plan", "MODEL", "need, allocated, overpay and sharing saved, under any engines",
      RESULT | READ | BIT(DEPLOYMENT) | BIT(ENGINE) | BIT(LAYERS) | BIT(NDJSON) | BIT(DECODE_COST), 1, 1, kva_cli_plan},
     {"explain", "MODEL", "the formula of every number, with references", RESULT | READ | BIT(DEPLOYMENT) | BIT(ENGINE),
      1, 1, kva_cli_explain},
@@ -45,7 +45,7 @@ static int print(struct kva_text *text)
 static void describe(struct kva_text *text)
 {
     kva_text_printf(text,
-                    "kvatlas says how many bytes of cache a language model needs, how many a policy allocates for\n"
+                    "kvatlas says how many bytes of cache a language model needs, how many an engine allocates for\n"
                     "it, and whether that is what happens when the model runs.\n\nUsage: kvatlas COMMAND ...\n\n");
     for (size_t c = 0; c < N_COMMANDS; c++)
         kva_text_printf(text, "  %-8s %-17s %s\n", COMMANDS[c].name, COMMANDS[c].arguments, COMMANDS[c].help);

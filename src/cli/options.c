@@ -34,12 +34,12 @@ static const struct flag FLAGS[KVA_N_FLAGS] = {
                             FIELD(sequences),
                             "N",
                             "sequences at a time; without it 1"},
-    [KVA_FLAG_ENGINE] =
-        {{"--engine", "--policy"},
-         ENGINES,
-         FIELD(engines),
-         "NAME",
-         "exact, full, vllm, vllm@0.19.1, ... (kvatlas engines); several with commas, all for each one"},
+    [KVA_FLAG_ENGINE] = {{"--engine", "--policy"},
+                         ENGINES,
+                         FIELD(engines),
+                         "NAME",
+                         "exact, full (all that run and verify take), vllm, vllm@0.19.1, ... (kvatlas engines); plan "
+                         "and fit: with commas, or all"},
     [KVA_FLAG_DTYPE] = {{"--dtype"}, DTYPE, FIELD(dtype), "TYPE", "element type of the model; without it the config's"},
     [KVA_FLAG_FORMAT] = {{"--format"}, FORMAT, FIELD(format), "FORMAT", "text, json or md"},
     [KVA_FLAG_OUTPUT] = {{"--output", "-o"}, TEXT, FIELD(output), "FILE", "write the result there"},

@@ -1,12 +1,5 @@
 // kvatlas plan MODEL: need, allocated, overpay and sharing saved, for one policy or for several side by side.
-#include <string.h>
-
 #include "cli/cli.h"
-
-static bool is_all(const char *name)
-{
-    return name != NULL && strcmp(name, "all") == 0;
-}
 
 void kva_cli_plans_free(struct kva_cli_plans *plans)
 {
@@ -15,51 +8,29 @@ void kva_cli_plans_free(struct kva_cli_plans *plans)
     *plans = (struct kva_cli_plans){0};
 }
 
-// One engine. What it refuses is kept beside the plans where others were asked too.
-static enum kva_status add(const struct kva_options *options, struct kva_atlas *atlas, const struct kva_model *model,
-                           const char *engine, bool alone, struct kva_cli_plans *plans, struct kva_error *error)
-{
-    struct kva_deployment deployment = options->deployment;
-    deployment.engine = engine;
-    enum kva_status status = kva_plan_make(atlas, model, &deployment, &plans->plans[plans->n_plans], error);
-    if (status == KVA_OK)
-        plans->n_plans++;
-    if (status == KVA_OK || status == KVA_MACHINE || alone || plans->n_refusals == KVA_MAX_ENGINES)
-        return status;
-    plans->refusals[plans->n_refusals++] = (struct kva_refusal){.engine = engine, .error = *error};
-    *error = (struct kva_error){0};
-    return KVA_OK;
-}
-
 enum kva_status kva_cli_plans(const struct kva_options *options, struct kva_atlas *atlas, const struct kva_model *model,
                               struct kva_cli_plans *plans, struct kva_error *error)
 {
-    const size_t n_asked = options->n_engines > 0 ? options->n_engines : 1;
-    enum kva_status status = KVA_OK;
-    bool all = false;
-    for (size_t e = 0; status == KVA_OK && e < n_asked; e++) {
-        const char *engine = options->n_engines > 0 ? options->engines[e] : NULL;
-        if (!is_all(engine)) {
-            status = add(options, atlas, model, engine, n_asked == 1, plans, error);
-            continue;
-        }
-        all = true;
-        for (size_t i = 0; status == KVA_OK && kva_engine_name(i) != NULL && plans->n_plans < KVA_MAX_ENGINES; i++)
-            status = add(options, atlas, model, kva_engine_name(i), false, plans, error);
+    struct kva_cli_asked asked;
+    enum kva_status status = kva_cli_asked(options, &asked, error);
+    for (size_t e = 0; status == KVA_OK && e < asked.n; e++) {
+        struct kva_deployment deployment = options->deployment;
+        deployment.engine = asked.names[e];
+        status = kva_plan_make(atlas, model, &deployment, &plans->plans[plans->n_plans], error);
+        if (status == KVA_OK)
+            plans->n_plans++;
+        else
+            status = kva_cli_refused(&asked, e, error, &plans->refused);
     }
-    if (status != KVA_OK || plans->n_refusals == 0 || (plans->n_plans > 0 && all))
+    if (status != KVA_OK || plans->n_plans > 0)
         return status;
-    if (plans->n_plans > 0) {  // named, and not planned: what was planned is still shown
-        plans->partial = plans->refusals[0].error.status;
-        return KVA_OK;
-    }
-    *error = plans->refusals[0].error;
+    *error = plans->refused.refusals[0].error;
     return error->status;
 }
 
 struct kva_plan_set kva_cli_plan_set(const struct kva_cli_plans *plans)
 {
-    return (struct kva_plan_set){plans->plans, plans->n_plans, plans->refusals, plans->n_refusals};
+    return (struct kva_plan_set){plans->plans, plans->n_plans, plans->refused.refusals, plans->refused.n};
 }
 
 // With a budget a plan says whether it fits, and so does the exit status.
@@ -94,8 +65,8 @@ int kva_cli_plan(struct kva_options *options)
         status = kva_cli_write(options, &text, &error);
     if (status != KVA_OK)
         kva_cli_fail(&error);
-    else if (plans.partial != KVA_OK || !all_fit(&plans))
-        status = plans.partial != KVA_OK ? plans.partial : KVA_MISMATCH;
+    else
+        status = plans.refused.partial != KVA_OK ? plans.refused.partial : all_fit(&plans) ? KVA_OK : KVA_MISMATCH;
     kva_text_free(&text);
     kva_cli_plans_free(&plans);
     kva_cli_close(atlas, model);

@@ -39,12 +39,12 @@ static const cyaml_schema_field_t ROW_FIELDS[] = {
     NAMES("references", CYAML_FLAG_DEFAULT, struct row, references, n_references, 1),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t ROW = {CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct row, ROW_FIELDS)};
+static const cyaml_schema_value_t ROW = MAPPING(struct row, ROW_FIELDS);
 static const cyaml_schema_field_t FILE_FIELDS[] = {
-    CYAML_FIELD_SEQUENCE_COUNT("allowances", CYAML_FLAG_POINTER, struct file, rows, n_rows, &ROW, 1, MANY),
+    LIST("allowances", struct file, rows, n_rows, &ROW),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t SCHEMA = {CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct file, FILE_FIELDS)};
+static const cyaml_schema_value_t SCHEMA = DOCUMENT(struct file, FILE_FIELDS);
 
 static void release(void *kept)
 {

@@ -4,12 +4,6 @@
 
 #define REFERENCES(type) NAMES("references", CYAML_FLAG_DEFAULT, type, references, n_references, 1)
 #define RANGE(type) TEXT_OPTIONAL("since", type, since), TEXT_OPTIONAL("until", type, until)
-#define MAPPING(type, fields)                                                                                          \
-    {                                                                                                                  \
-        CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, type, fields)                                                          \
-    }
-#define LIST(key, type, member, count, entry)                                                                          \
-    CYAML_FIELD_SEQUENCE_COUNT(key, CYAML_FLAG_POINTER, type, member, count, entry, 1, MANY)
 
 static const cyaml_schema_field_t VERSION_FIELDS[] = {
     TEXT("version", struct kva_version_row, version),
@@ -85,5 +79,4 @@ static const cyaml_schema_field_t ENGINE_FIELDS[] = {
     LIST_OPTIONAL("lines", struct kva_engine_file, lines, n_lines, &LINE),
     CYAML_FIELD_END,
 };
-const cyaml_schema_value_t kva_engine_schema = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct kva_engine_file, ENGINE_FIELDS)};
+const cyaml_schema_value_t kva_engine_schema = DOCUMENT(struct kva_engine_file, ENGINE_FIELDS);

@@ -25,11 +25,10 @@ static const cyaml_schema_field_t GPU_FIELDS[] = {
     NAMES("references", CYAML_FLAG_DEFAULT, struct kva_gpu_row, references, n_references, 1),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t GPU = {CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_gpu_row, GPU_FIELDS)};
+static const cyaml_schema_value_t GPU = MAPPING(struct kva_gpu_row, GPU_FIELDS);
 
 static const cyaml_schema_field_t FILE_FIELDS[] = {
-    CYAML_FIELD_SEQUENCE_COUNT("gpus", CYAML_FLAG_POINTER, struct kva_gpu_file, gpus, n_gpus, &GPU, 1, MANY),
+    LIST("gpus", struct kva_gpu_file, gpus, n_gpus, &GPU),
     CYAML_FIELD_END,
 };
-const cyaml_schema_value_t kva_gpus_schema = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct kva_gpu_file, FILE_FIELDS)};
+const cyaml_schema_value_t kva_gpus_schema = DOCUMENT(struct kva_gpu_file, FILE_FIELDS);

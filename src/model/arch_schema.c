@@ -81,23 +81,21 @@ static const cyaml_schema_field_t KEY_FIELDS[] = {
     FLAG_OPTIONAL("zero", struct kva_arch_key, zero),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t KEY = {CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_key, KEY_FIELDS)};
+static const cyaml_schema_value_t KEY = MAPPING(struct kva_arch_key, KEY_FIELDS);
 
 static const cyaml_schema_field_t CHECK_FIELDS[] = {
     TEXT("holds", struct kva_arch_check, holds),
     TEXT("text", struct kva_arch_check, text),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t CHECK = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_check, CHECK_FIELDS)};
+static const cyaml_schema_value_t CHECK = MAPPING(struct kva_arch_check, CHECK_FIELDS);
 
 static const cyaml_schema_field_t LABEL_FIELDS[] = {
     TEXT("label", struct kva_arch_label, label),
     TEXT("kind", struct kva_arch_label, kind),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t LABEL = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_label, LABEL_FIELDS)};
+static const cyaml_schema_value_t LABEL = MAPPING(struct kva_arch_label, LABEL_FIELDS);
 
 static const cyaml_schema_field_t LIST_FIELDS[] = {
     TEXT("key", struct kva_arch_list, key),
@@ -105,7 +103,7 @@ static const cyaml_schema_field_t LIST_FIELDS[] = {
     FLAG_OPTIONAL("truncate", struct kva_arch_list, truncate),
     FLAG_OPTIONAL("tile", struct kva_arch_list, tile),
     FLAG_OPTIONAL("letters", struct kva_arch_list, letters),
-    CYAML_FIELD_SEQUENCE_COUNT("labels", CYAML_FLAG_POINTER, struct kva_arch_list, labels, n_labels, &LABEL, 1, MANY),
+    LIST("labels", struct kva_arch_list, labels, n_labels, &LABEL),
     CYAML_FIELD_END,
 };
 
@@ -116,8 +114,7 @@ static const cyaml_schema_field_t STATE_FIELDS[] = {
     TEXT_OPTIONAL("dtype_key", struct kva_arch_state, dtype_key),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t STATE = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_state, STATE_FIELDS)};
+static const cyaml_schema_value_t STATE = MAPPING(struct kva_arch_state, STATE_FIELDS);
 
 // The fields of one cache: `of` is "" or the member of the struct that holds it.
 #define CACHED_FIELDS(type, of)                                                                                        \
@@ -132,8 +129,7 @@ static const cyaml_schema_field_t CACHED_FIELDS_ALSO[] = {
     CACHED_FIELDS(struct kva_arch_cached, ),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t CACHED = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_cached, CACHED_FIELDS_ALSO)};
+static const cyaml_schema_value_t CACHED = MAPPING(struct kva_arch_cached, CACHED_FIELDS_ALSO);
 
 static const cyaml_schema_field_t KIND_FIELDS[] = {
     TEXT("name", struct kva_arch_kind, name),
@@ -144,7 +140,7 @@ static const cyaml_schema_field_t KIND_FIELDS[] = {
     CHOICE("rope", CYAML_FLAG_OPTIONAL, struct kva_arch_kind, rope, ROPE_CHOICES),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t KIND = {CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_kind, KIND_FIELDS)};
+static const cyaml_schema_value_t KIND = MAPPING(struct kva_arch_kind, KIND_FIELDS);
 
 static const cyaml_schema_field_t RULE_FIELDS[] = {
     TEXT_OPTIONAL("when", struct kva_arch_rule, when),
@@ -153,7 +149,7 @@ static const cyaml_schema_field_t RULE_FIELDS[] = {
     FLAG_OPTIONAL("wins", struct kva_arch_rule, wins),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t RULE = {CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_rule, RULE_FIELDS)};
+static const cyaml_schema_value_t RULE = MAPPING(struct kva_arch_rule, RULE_FIELDS);
 
 static const cyaml_schema_field_t ROPE_FIELDS[] = {
     FLAG_OPTIONAL("none", struct kva_arch_rope, none),
@@ -192,8 +188,7 @@ static const cyaml_schema_field_t TENSOR_FIELDS[] = {
     TEXT("class", struct kva_arch_tensor, weight_class),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t TENSOR = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_tensor, TENSOR_FIELDS)};
+static const cyaml_schema_value_t TENSOR = MAPPING(struct kva_arch_tensor, TENSOR_FIELDS);
 
 static const cyaml_schema_field_t MTP_FIELDS[] = {
     TEXT("layers", struct kva_arch_mtp, layers),
@@ -206,8 +201,7 @@ static const cyaml_schema_field_t REMAP_FIELDS[] = {
     TEXT("to", struct kva_arch_remap, to),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t REMAP = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_arch_remap, REMAP_FIELDS)};
+static const cyaml_schema_value_t REMAP = MAPPING(struct kva_arch_remap, REMAP_FIELDS);
 
 static const cyaml_schema_field_t ARCH_FIELDS[] = {
     TEXT("model_type", struct kva_arch, model_type),
@@ -235,7 +229,7 @@ static const cyaml_schema_field_t ARCH_FIELDS[] = {
     NAMES("inert", CYAML_FLAG_OPTIONAL, struct kva_arch, inert, n_inert, 0),
     CYAML_FIELD_END,
 };
-const cyaml_schema_value_t kva_arch_schema = {CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct kva_arch, ARCH_FIELDS)};
+const cyaml_schema_value_t kva_arch_schema = DOCUMENT(struct kva_arch, ARCH_FIELDS);
 
 static const cyaml_schema_field_t REFERENCE_FIELDS[] = {
     TEXT("id", struct kva_reference, id),
@@ -244,12 +238,10 @@ static const cyaml_schema_field_t REFERENCE_FIELDS[] = {
     TEXT("read", struct kva_reference, date),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t REFERENCE = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct kva_reference, REFERENCE_FIELDS)};
+static const cyaml_schema_value_t REFERENCE = MAPPING(struct kva_reference, REFERENCE_FIELDS);
 static const cyaml_schema_field_t REFERENCES_FIELDS[] = {
     CYAML_FIELD_SEQUENCE_COUNT("references", CYAML_FLAG_POINTER, struct kva_references, entries, n_entries, &REFERENCE,
                                0, MANY),
     CYAML_FIELD_END,
 };
-const cyaml_schema_value_t kva_references_schema = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct kva_references, REFERENCES_FIELDS)};
+const cyaml_schema_value_t kva_references_schema = DOCUMENT(struct kva_references, REFERENCES_FIELDS);

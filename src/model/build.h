@@ -34,11 +34,11 @@ struct kva_build {
     const char *tensor_prefix;              // of the wrappers; ""
     struct kva_assumption *assumed;
     size_t n_assumed;
-    const char *family;                           // the model_type to read the config as; NULL: its own
-    bool mtp;                                     // layers of multi-token prediction are counted
-    json_t *defaults;                             // rope_parameters of the class, when the config has none
-    const char **classes;                         // the weight class of each of model->tensors
-    const struct kva_quantization *quantization;  // of the weights; NULL: none, or one that is not known
+    const char *family;                     // the model_type to read the config as; NULL: its own
+    bool mtp;                               // layers of multi-token prediction are counted
+    json_t *defaults;                       // rope_parameters of the class, when the config has none
+    const char **classes;                   // the weight class of each of model->tensors
+    struct kva_quantization *quantization;  // of the weights; NULL: none, or one that is not known
     struct kva_error *error;
 };
 

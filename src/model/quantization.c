@@ -40,8 +40,7 @@ static const cyaml_schema_field_t CONDITION_FIELDS[] = {
     TEXT("is", struct condition, is),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t CONDITION = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct condition, CONDITION_FIELDS)};
+static const cyaml_schema_value_t CONDITION = MAPPING(struct condition, CONDITION_FIELDS);
 static const cyaml_schema_field_t METHOD_FIELDS[] = {
     TEXT("method", struct method, method),
     TEXT("about", struct method, about),
@@ -65,12 +64,12 @@ static const cyaml_schema_field_t METHOD_FIELDS[] = {
     NAMES("references", CYAML_FLAG_DEFAULT, struct method, references, n_references, 1),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t METHOD = {CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct method, METHOD_FIELDS)};
+static const cyaml_schema_value_t METHOD = MAPPING(struct method, METHOD_FIELDS);
 static const cyaml_schema_field_t FILE_FIELDS[] = {
-    CYAML_FIELD_SEQUENCE_COUNT("methods", CYAML_FLAG_POINTER, struct file, methods, n_methods, &METHOD, 1, MANY),
+    LIST("methods", struct file, methods, n_methods, &METHOD),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t SCHEMA = {CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct file, FILE_FIELDS)};
+static const cyaml_schema_value_t SCHEMA = DOCUMENT(struct file, FILE_FIELDS);
 
 // A method with this config's numbers.
 struct kva_quantization {
@@ -79,7 +78,11 @@ struct kva_quantization {
     uint64_t block_rows, block_columns;
     const char **skipped;  // modules that stay as they are
     size_t n_skipped;
+    regex_t *patterns;  // of such modules, "re:..."
+    size_t n_patterns;
 };
+
+enum { MOST_SKIPPED = 4096, MOST_PATTERNS = 64, PATTERN = 512 };
 
 // ---------------------------------------------------------------- the file
 
@@ -88,50 +91,27 @@ static void release(void *kept)
     kva_yaml_free(&SCHEMA, kept);
 }
 
-static enum kva_status check(struct kva_atlas *atlas, const char *name, const struct file *file,
+static enum kva_status check(struct kva_atlas *atlas, const struct kva_atlas_file *source, const void *loaded,
                              struct kva_error *error)
 {
+    const struct file *file = loaded;
     for (unsigned i = 0; i < file->n_methods; i++) {
         const struct method *method = &file->methods[i];
         const char *missing;
         enum kva_status status =
             kva_atlas_missing_reference(atlas, method->references, method->n_references, &missing, error);
         if (status == KVA_OK && missing != NULL)
-            status = kva_fail(error, KVA_BAD_INPUT, name, "references",
+            status = kva_fail(error, KVA_BAD_INPUT, source->name, "references",
                               "'%s' is not the id of a reference in references.yaml", missing);
         if (status == KVA_OK && (method->bits > 0) == (method->n_bits_keys > 0))
-            status = kva_fail(error, KVA_BAD_INPUT, name, method->method, "needs either bits or bits_keys");
+            status = kva_fail(error, KVA_BAD_INPUT, source->name, method->method, "needs either bits or bits_keys");
         if (status != KVA_OK)
             return status;
     }
     return KVA_OK;
 }
 
-static enum kva_status open_file(struct kva_build *build, const struct file **opened)
-{
-    struct kva_atlas_file source = {0};
-    bool found;
-    void **slot = kva_atlas_keep(build->atlas, "quantization", release);
-    *opened = slot != NULL ? *slot : NULL;
-    if (slot == NULL)
-        return kva_build_memory(build);
-    if (*slot != NULL)
-        return KVA_OK;
-    enum kva_status status = kva_atlas_read(build->atlas, "quantization.yaml", &source, &found, build->error);
-    if (status == KVA_OK && !found)
-        status = kva_fail(build->error, KVA_BAD_INPUT, "quantization.yaml", NULL, "is missing from the data directory");
-    void *loaded = NULL;
-    if (status == KVA_OK)
-        status = kva_yaml_load(&source, &SCHEMA, &loaded, build->error);
-    if (status == KVA_OK)
-        status = check(build->atlas, source.name, loaded, build->error);
-    if (status == KVA_OK)
-        *opened = *slot = loaded;
-    else
-        kva_yaml_free(&SCHEMA, loaded);
-    kva_atlas_file_free(&source);
-    return status;
-}
+static const struct kva_yaml_kept KEPT = {"quantization", "quantization.yaml", &SCHEMA, release, check};
 
 // ---------------------------------------------------------------- what the config says
 
@@ -218,46 +198,111 @@ static bool read_numbers(const json_t *config, struct kva_quantization *made)
     return json_array_size(block) == 2 && rows > 0 && columns > 0;
 }
 
-static enum kva_status read_skipped(struct kva_build *build, const json_t *config, struct kva_quantization *made)
+static bool is_repeat(char c)
+{
+    return c == '*' || c == '+' || c == '?';
+}
+
+// A pattern of Python's `re` in the words of regcomp, to be met from the beginning as re.match does. False: it says
+// something that the two do not read alike, or that regcomp may need any amount of memory for (repetitions in braces).
+static bool translate(const char *pattern, char out[static PATTERN])
+{
+    size_t n = (size_t)snprintf(out, PATTERN, "^(");
+    bool in_class = false;
+    for (const char *at = pattern; *at != '\0'; at++) {
+        const char one[] = {*at, '\0'}, escaped[] = {'\\', at[1], '\0'}, *part = one;
+        in_class = *at == '[' || (in_class && *at != ']');
+        if (*at == '\\' && !in_class && at[1] == 'd')
+            part = "[0-9]";
+        else if (*at == '\\' && !in_class && at[1] == 'w')
+            part = "[A-Za-z0-9_]";
+        else if (*at == '\\' && !in_class && at[1] != '\0' && strchr(".-_[](){}*+?^$|\\", at[1]) != NULL)
+            part = escaped;
+        else if (strncmp(at, "(?:", 3) == 0)
+            part = "(";
+        else if (strchr("\\{", *at) != NULL || strncmp(at, "(?", 2) == 0 || (is_repeat(*at) && is_repeat(at[1])))
+            return false;
+        at += *at == '\\' ? 1 : strncmp(at, "(?:", 3) == 0 ? 2 : 0;
+        n += (size_t)snprintf(out + n, PATTERN - n, "%s", part);
+        if (n >= PATTERN)
+            return false;
+    }
+    n += (size_t)snprintf(out + n, PATTERN - n, ")");
+    return n < PATTERN;
+}
+
+// False: nobody can say which modules it means.
+static bool add_pattern(struct kva_quantization *made, const char *pattern)
+{
+    char translated[PATTERN];
+    if (made->n_patterns == MOST_PATTERNS || !translate(pattern, translated) ||
+        regcomp(&made->patterns[made->n_patterns], translated, REG_EXTENDED | REG_NOSUB) != 0)
+        return false;
+    made->n_patterns++;
+    return true;
+}
+
+// *readable false: a list is too long, or holds a pattern that is not understood.
+static enum kva_status read_skipped(struct kva_build *build, const json_t *config, struct kva_quantization *made,
+                                    bool *readable)
 {
     size_t room = 0;
     for (unsigned k = 0; k < made->method->n_skip_keys; k++)
         room += json_array_size(find(config, made->method->skip_keys[k]));
-    made->skipped = kva_arena_alloc(build->arena, room + 1, sizeof *made->skipped);
-    if (made->skipped == NULL)
+    *readable = room <= MOST_SKIPPED;
+    made->skipped = kva_arena_alloc(build->arena, kva_min(room, MOST_SKIPPED) + 1, sizeof *made->skipped);
+    made->patterns = kva_arena_alloc(build->arena, MOST_PATTERNS, sizeof *made->patterns);
+    if (made->skipped == NULL || made->patterns == NULL)
         return kva_build_memory(build);
-    for (unsigned k = 0; k < made->method->n_skip_keys; k++) {
+    for (unsigned k = 0; *readable && k < made->method->n_skip_keys; k++) {
         const json_t *list = find(config, made->method->skip_keys[k]);
-        for (size_t i = 0; i < json_array_size(list); i++) {
+        for (size_t i = 0; *readable && i < json_array_size(list); i++) {
             const char *name = json_string_value(json_array_get(list, i));
-            const char *copy = name != NULL ? kva_arena_strdup(build->arena, name) : NULL;
-            if (name != NULL && copy == NULL)
+            if (name == NULL || *name == '\0')
+                continue;
+            if (strncmp(name, "re:", 3) == 0) {
+                *readable = add_pattern(made, name + 3);
+                continue;
+            }
+            made->skipped[made->n_skipped] = kva_arena_strdup(build->arena, name);
+            if (made->skipped[made->n_skipped++] == NULL)
                 return kva_build_memory(build);
-            if (copy != NULL && *copy != '\0')
-                made->skipped[made->n_skipped++] = copy;
         }
     }
     return KVA_OK;
 }
 
-enum kva_status kva_quantization_read(struct kva_build *build, const json_t *config,
-                                      const struct kva_quantization **quantization)
+void kva_quantization_close(struct kva_quantization *quantization)
 {
-    const struct file *file;
+    for (size_t p = 0; quantization != NULL && p < quantization->n_patterns; p++)
+        regfree(&quantization->patterns[p]);
+    if (quantization != NULL)
+        quantization->n_patterns = 0;
+}
+
+enum kva_status kva_quantization_read(struct kva_build *build, const json_t *config,
+                                      struct kva_quantization **quantization)
+{
+    const void *file;
+    bool readable;
     *quantization = NULL;
-    enum kva_status status = open_file(build, &file);
-    const struct method *method = status == KVA_OK ? choose(file, config) : NULL;
-    if (method == NULL)
+    enum kva_status status = kva_yaml_keep(build->atlas, &KEPT, &file, build->error);
+    if (status != KVA_OK || file == NULL)
         return status;
+    const struct method *method = choose(file, config);
+    if (method == NULL)
+        return KVA_OK;
     struct kva_quantization *made = kva_arena_alloc(build->arena, 1, sizeof *made);
     if (made == NULL)
         return kva_build_memory(build);
     made->method = method;
     if (!read_numbers(config, made))
         return KVA_OK;
-    status = read_skipped(build, config, made);
-    if (status == KVA_OK)
+    status = read_skipped(build, config, made, &readable);
+    if (status == KVA_OK && readable)
         *quantization = made;
+    else
+        kva_quantization_close(made);
     return status;
 }
 
@@ -276,17 +321,9 @@ const char *kva_quantization_words(struct kva_build *build, const struct kva_qua
 
 // ---------------------------------------------------------------- which tensors
 
-// "re:.*gate$", "model.layers.*.self_attn*", "lm_head", "model.layers.3.mlp": the module itself or one that holds it.
+// "model.layers.*.self_attn*", "lm_head", "model.layers.3.mlp": the module itself or one that holds it.
 static bool names(const char *pattern, const char *module)
 {
-    if (strncmp(pattern, "re:", 3) == 0) {
-        regex_t regex;
-        if (regcomp(&regex, pattern + 3, REG_EXTENDED | REG_NOSUB) != 0)
-            return false;
-        const bool matches = regexec(&regex, module, 0, NULL, 0) == 0;
-        regfree(&regex);
-        return matches;
-    }
     char whole[512];
     if (strchr(pattern, '*') != NULL) {
         snprintf(whole, sizeof whole, "%s.*", pattern);
@@ -321,12 +358,15 @@ static bool converts(const struct kva_quantization *quantization, const char *na
     for (size_t s = 0; s < quantization->n_skipped; s++)
         if (names(quantization->skipped[s], module))
             return false;
+    for (size_t p = 0; p < quantization->n_patterns; p++)
+        if (regexec(&quantization->patterns[p], module, 0, NULL, 0) == 0)
+            return false;
     return true;
 }
 
 bool kva_quantization_varies(const struct kva_quantization *quantization)
 {
-    return quantization != NULL && quantization->n_skipped > 0;
+    return quantization != NULL && (quantization->n_skipped > 0 || quantization->n_patterns > 0);
 }
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)

@@ -9,7 +9,9 @@ struct kva_quantization;
 // What the config's quantization_config, `config`, means; NULL with KVA_OK: not known, and neither are the bytes.
 // Errors: KVA_BAD_INPUT (quantization.yaml breaks its schema), KVA_MACHINE.
 enum kva_status kva_quantization_read(struct kva_build *build, const json_t *config,
-                                      const struct kva_quantization **quantization);
+                                      struct kva_quantization **quantization);
+// Frees what the model's arena does not hold: no tensor can be asked for any more. NULL: nothing.
+void kva_quantization_close(struct kva_quantization *quantization);
 
 // The bytes of a tensor: as it stands, unless this method converts it. name: with {i} for the layer. False: they wrap.
 bool kva_quantization_bytes(const struct kva_quantization *quantization, const char *prefix, const char *name,

@@ -151,6 +151,52 @@ static const char *cache_scales(const json_t *quantization)
     return strcasecmp(name, "fp8") == 0 ? "fp8" : strcasecmp(name, "nvfp4") == 0 ? "nvfp4" : NULL;
 }
 
+static enum kva_status read_quantization_names(struct kva_model *model, const json_t *quantization,
+                                               struct kva_error *error)
+{
+    const char *method = json_string_value(json_object_get(quantization, "quant_method"));
+    model->kv_scales = cache_scales(quantization);
+    model->quant_method = method != NULL ? kva_arena_strdup(model->arena, method) : NULL;
+    return method == NULL || model->quant_method != NULL ? KVA_OK : kva_fail_memory(error, strlen(method) + 1);
+}
+
+// The bytes of what kva_tensors_expand listed: from the checkpoint where there is one, else as the config says.
+static enum kva_status settle_bytes(struct kva_build *build, const struct kva_safetensors *checkpoint,
+                                    const json_t *quantization, bool by_config)
+{
+    struct kva_model *model = build->model;
+    if (checkpoint != NULL && kva_safetensors_complete(checkpoint))
+        return from_headers(build, checkpoint);
+    if (checkpoint != NULL && kva_safetensors_index_bytes(checkpoint) > 0) {
+        if (quantization != NULL)
+            forget_bytes(model);
+        model->weight_bytes = kva_safetensors_index_bytes(checkpoint);
+        model->weight_source = "safetensors index";
+        return KVA_OK;
+    }
+    if (by_config && build->quantization == NULL) {
+        forget_bytes(model);
+        return warn_of_quantization(build, quantization);
+    }
+    if (by_config) {
+        const char *words = kva_quantization_words(build, build->quantization);
+        model->weight_source = words != NULL ? words : "";
+        return words != NULL ? KVA_OK : kva_build_memory(build);
+    }
+    return model->dtype == KVA_DTYPE_NONE ? kva_build_warn(build, "weight bytes are unknown: the config has no dtype")
+                                          : KVA_OK;
+}
+
+// The text decoder of a model with other towers, of which only the config was read.
+static enum kva_status warn_of_towers(struct kva_build *build)
+{
+    if (build->wrapper == NULL || strncmp(build->model->weight_source, "config", strlen("config")) != 0)
+        return KVA_OK;
+    return kva_build_warn(build, "the weights are those of the text decoder%s%s%s; other towers are not counted",
+                          build->text_key != NULL ? " (" : "", build->text_key != NULL ? build->text_key : "",
+                          build->text_key != NULL ? ")" : "");
+}
+
 enum kva_status kva_weights_read(struct kva_build *build)
 {
     struct kva_model *model = build->model;
@@ -159,45 +205,27 @@ enum kva_status kva_weights_read(struct kva_build *build)
     const json_t *quantization = json_object_get(build->root, "quantization_config");
     if (quantization == NULL)
         quantization = json_object_get(build->text, "quantization_config");
-    bool quantized = quantization != NULL && !json_is_null(quantization);
-    const char *method = json_string_value(json_object_get(quantization, "quant_method"));
-    model->kv_scales = cache_scales(quantization);
-    model->quant_method = method != NULL ? kva_arena_strdup(model->arena, method) : NULL;
-    if (method != NULL && model->quant_method == NULL)
-        return kva_fail_memory(build->error, strlen(method) + 1);
+    if (json_is_null(quantization))
+        quantization = NULL;
+    enum kva_status status = read_quantization_names(model, quantization, build->error);
     // another dtype or fewer layers than the checkpoint has: its bytes are not the model's
-    bool as_published =
+    const bool as_published =
         build->options.dtype == KVA_DTYPE_NONE && model->n_layers == kva_model_value(model, "layers")->count;
     struct kva_safetensors *checkpoint = NULL;
-    enum kva_status status = KVA_OK;
-    if (build->directory != NULL && as_published && kva_safetensors_present(build->directory))
+    if (status == KVA_OK && build->directory != NULL && as_published && kva_safetensors_present(build->directory))
         status = kva_safetensors_open(build->directory, true, &checkpoint, build->error);
     if (status == KVA_OK && checkpoint != NULL)
         adopt_dtype(model, checkpoint);
-    const bool by_config = quantized && build->options.dtype == KVA_DTYPE_NONE;
+    const bool by_config = quantization != NULL && build->options.dtype == KVA_DTYPE_NONE;
     if (status == KVA_OK && by_config)
         status = kva_quantization_read(build, quantization, &build->quantization);
     if (status == KVA_OK)
         status = kva_tensors_expand(build);
-    if (status == KVA_OK && checkpoint != NULL && kva_safetensors_complete(checkpoint))
-        status = from_headers(build, checkpoint);
-    else if (status == KVA_OK && checkpoint != NULL && kva_safetensors_index_bytes(checkpoint) > 0) {
-        if (quantized)
-            forget_bytes(model);
-        model->weight_bytes = kva_safetensors_index_bytes(checkpoint);
-        model->weight_source = "safetensors index";
-    } else if (status == KVA_OK && by_config && build->quantization == NULL) {
-        forget_bytes(model);
-        status = warn_of_quantization(build, quantization);
-    } else if (status == KVA_OK && by_config) {
-        model->weight_source = kva_quantization_words(build, build->quantization);
-        status = model->weight_source != NULL ? KVA_OK : kva_build_memory(build);
-    } else if (status == KVA_OK && model->dtype == KVA_DTYPE_NONE)
-        status = kva_build_warn(build, "weight bytes are unknown: the config has no dtype");
-    if (status == KVA_OK && build->wrapper != NULL && strncmp(model->weight_source, "config", strlen("config")) == 0)
-        status = kva_build_warn(build, "the weights are those of the text decoder%s%s%s; other towers are not counted",
-                                build->text_key != NULL ? " (" : "", build->text_key != NULL ? build->text_key : "",
-                                build->text_key != NULL ? ")" : "");
+    kva_quantization_close(build->quantization);
+    if (status == KVA_OK)
+        status = settle_bytes(build, checkpoint, quantization, by_config);
+    if (status == KVA_OK)
+        status = warn_of_towers(build);
     kva_safetensors_close(checkpoint);
     return status;
 }

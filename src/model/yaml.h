@@ -15,6 +15,19 @@ enum kva_status kva_yaml_load(const struct kva_atlas_file *file, const cyaml_sch
 enum kva_status kva_yaml_named(struct kva_atlas *atlas, const char *folder, const char *name,
                                const cyaml_schema_value_t *schema, struct kva_atlas_file *file, void **loaded,
                                struct kva_error *error);
+// A file of which there is one, read when it is first asked for and kept in the atlas until that is closed.
+struct kva_yaml_kept {
+    const char *name;  // in the atlas
+    const char *path;  // below data/
+    const cyaml_schema_value_t *schema;
+    void (*release)(void *kept);  // kva_yaml_free with `schema`
+    // What a schema cannot say. Errors as for kva_yaml_load.
+    enum kva_status (*check)(struct kva_atlas *atlas, const struct kva_atlas_file *file, const void *loaded,
+                             struct kva_error *error);
+};
+// Errors: KVA_BAD_INPUT (no such file, and as for kva_yaml_load), KVA_MACHINE.
+enum kva_status kva_yaml_keep(struct kva_atlas *atlas, const struct kva_yaml_kept *kept, const void **loaded,
+                              struct kva_error *error);
 void kva_yaml_free(const cyaml_schema_value_t *schema, void *loaded);
 
 // The line on which the word `value` first stands, from the top-level section `section` on. 0: nowhere.

@@ -65,9 +65,15 @@ static double experts_read(const struct count *count)
     return 1 - pow(missed, (double)count->plan->deployment.sequences);
 }
 
+// part: at most 1; whole numbers stay exact.
 static uint64_t share(uint64_t whole, double part)
 {
-    return whole == KVA_UNKNOWN ? KVA_UNKNOWN : (uint64_t)((double)whole * part + 0.5);
+    return whole == KVA_UNKNOWN || part >= 1 ? whole : (uint64_t)((double)whole * part + 0.5);
+}
+
+static uint64_t of_rank(uint64_t whole, uint64_t tp)
+{
+    return whole == KVA_UNKNOWN ? KVA_UNKNOWN : kva_ceil_div(whole, tp);
 }
 
 // A tensor of which one rank holds a share; `of_table`: it is looked up and not multiplied with.
@@ -94,10 +100,23 @@ static void count_tensor(struct count *count, const struct kva_tensor *tensor, b
         computed = (double)count->used / (double)count->experts;
         note(count, "of the experts, those that the sequences choose are read, as if all were equally likely");
     }
-    bytes = tensor->n_dims > 1 ? kva_ceil_div(bytes, tp) : bytes;
+    bytes = tensor->n_dims > 1 ? of_rank(bytes, tp) : bytes;
     add(&kind->weight_bytes, share(bytes, read));
     if (tensor->n_dims > 1)  // 2 operations a parameter
-        add(&kind->flops, share(times(2, kva_ceil_div(parameters, tp)), computed));
+        add(&kind->flops, share(times(2, of_rank(parameters, tp)), computed));
+}
+
+// Do the listed tensors take what the model's weights take? A checkpoint may hold them in other types than the config
+// tells; then only the whole is known.
+static bool tensors_are_known(const struct kva_model *model)
+{
+    uint64_t listed = 0, held = 0;
+    for (size_t t = 0; t < model->n_tensors; t++)
+        add(&listed, times(model->tensors[t].bytes, model->tensors[t].copies));
+    for (size_t c = 0; c < model->n_weight_classes; c++)
+        if (strcmp(model->weight_classes[c].name, "other") != 0)  // other towers: no layer of ours
+            add(&held, model->weight_classes[c].bytes);
+    return model->n_tensors > 0 && model->weight_bytes != KVA_UNKNOWN && listed != KVA_UNKNOWN && listed == held;
 }
 
 static void count_weights(struct count *count)
@@ -106,9 +125,9 @@ static void count_weights(struct count *count)
     bool has_head = false;
     for (size_t t = 0; t < model->n_tensors; t++)
         has_head = has_head || model->tensors[t].role == KVA_ROLE_HEAD;
-    for (size_t t = 0; t < model->n_tensors; t++)
-        count_tensor(count, &model->tensors[t], model->tensors[t].role == KVA_ROLE_EMBED && has_head);
-    if (model->n_tensors > 0 && model->weight_bytes != KVA_UNKNOWN) {
+    if (tensors_are_known(model)) {
+        for (size_t t = 0; t < model->n_tensors; t++)
+            count_tensor(count, &model->tensors[t], model->tensors[t].role == KVA_ROLE_EMBED && has_head);
         note(count, has_head ? "the embedding is looked up, a row a token, and not read whole"
                              : "the embedding is read whole, as the head that it also is");
         return;

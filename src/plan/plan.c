@@ -129,17 +129,25 @@ static enum kva_status plan_layers(struct kva_plan *plan, const struct kva_call 
     return KVA_OK;
 }
 
-// Bytes for caches that a person gave must have room beside the weights as well.
+// Bytes for caches that a person gave must have room beside everything else as well.
 static bool check_memory(struct kva_plan *plan, const struct kva_call *call)
 {
     const struct kva_deployment *deployment = &plan->deployment;
+    const uint64_t parts[] = {kva_max(plan->capacity.reserved, plan->allocated - plan->outside),
+                              plan->outside,
+                              deployment->weight_bytes,
+                              deployment->activation_bytes,
+                              deployment->graph_bytes,
+                              deployment->other_bytes};
     char takes[KVA_HUMAN], has[KVA_HUMAN];
-    uint64_t total = kva_max(plan->capacity.reserved, plan->allocated - plan->outside);
+    uint64_t total = 0;
+    bool counted = true;
     if (!plan->capacity.known || !plan->capacity.fits || deployment->gpu_bytes == 0 ||
         deployment->weight_bytes == KVA_UNKNOWN || deployment->kv_short > 0)
         return true;
-    if (kva_add(total, deployment->weight_bytes, &total) && kva_add(total, deployment->activation_bytes, &total) &&
-        kva_add(total, deployment->other_bytes, &total) && total <= deployment->gpu_bytes)
+    for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
+        counted = counted && kva_add(total, parts[p], &total);
+    if (counted && total <= deployment->gpu_bytes)
         return true;
     plan->capacity.fits = false;
     if (plan->capacity.refusal == NULL)

@@ -1,7 +1,6 @@
 // check: every number of an engine's log beside what the plan prints in its place.
-#include <ctype.h>
 #include <inttypes.h>
-#include <string.h>
+#include <math.h>
 
 #include "base/error.h"
 #include "report/emit.h"
@@ -13,16 +12,9 @@ static const char *or_dash(const char *text)
     return text != NULL ? text : "-";
 }
 
-// "capacity tokens"; of a line that only older engines print, what it tells.
-static void name_number(struct kva_table *table, const struct kva_check_number *number)
-{
-    kva_table_cell(table, "%s %s", number->id, number->quantity);
-}
-
 static void difference(struct kva_table *table, const struct kva_check_number *number)
 {
-    if (!number->numeric || number->predicted == NULL || !isdigit((unsigned char)*number->predicted) ||
-        number->verdict == KVA_VERDICT_GIVEN)
+    if (!number->compared || number->verdict == KVA_VERDICT_GIVEN)
         kva_table_cell(table, "-");
     else
         kva_table_cell(table, "%.12g", number->difference);
@@ -46,7 +38,7 @@ static enum kva_status write_page(struct kva_page *page, const void *subject, st
     for (size_t n = 0; n < result->n_numbers; n++) {
         const struct kva_check_number *number = &result->numbers[n];
         kva_table_cell(&table, "%" PRIu64, number->line);
-        name_number(&table, number);
+        kva_table_cell(&table, "%s %s", number->id, number->quantity);
         kva_table_cell(&table, "%s", number->printed);
         kva_table_cell(&table, "%s", or_dash(number->predicted));
         difference(&table, number);
@@ -63,6 +55,15 @@ static enum kva_status write_page(struct kva_page *page, const void *subject, st
 
 // ---------------------------------------------------------------- JSON
 
+// A count stays one as far as a double tells it exactly.
+static void emit_value(struct kva_emit *emit, const char *key, double value, bool whole)
+{
+    if (whole && value == floor(value) && fabs(value) <= 0x1p53)
+        kva_emit_integer(emit, key, (int64_t)value);
+    else
+        kva_emit_real(emit, key, value);
+}
+
 static void emit_number(struct kva_emit *emit, const struct kva_check_number *number)
 {
     kva_emit_open(emit, NULL, '{');
@@ -71,17 +72,16 @@ static void emit_number(struct kva_emit *emit, const struct kva_check_number *nu
     kva_emit_text(emit, "id", number->id);
     kva_emit_text(emit, "quantity", number->quantity);
     if (number->numeric)
-        kva_emit_real(emit, "printed", number->printed_value);
+        emit_value(emit, "printed", number->printed_value, number->whole);
     else
         kva_emit_text(emit, "printed", number->printed);
-    if (!number->numeric || number->predicted == NULL || !isdigit((unsigned char)*number->predicted))
+    if (number->compared) {
+        emit_value(emit, "predicted", number->predicted_value, number->whole);
+        emit_value(emit, "difference", number->difference, number->whole);
+    } else {
         kva_emit_text(emit, "predicted", number->predicted);
-    else
-        kva_emit_real(emit, "predicted", number->printed_value - number->difference);
-    if (!number->numeric || number->predicted == NULL || !isdigit((unsigned char)*number->predicted))
         kva_emit_null(emit, "difference");
-    else
-        kva_emit_real(emit, "difference", number->difference);
+    }
     kva_emit_text(emit, "verdict", kva_verdict_name(number->verdict));
     kva_emit_close(emit, '}');
 }

@@ -105,14 +105,6 @@ void kva_page_decode(struct kva_page *page, const struct kva_decode *decode)
 
 // ---------------------------------------------------------------- JSON
 
-static void emit_figure(struct kva_emit *emit, const char *key, double figure)
-{
-    if (figure > 0)
-        kva_emit_real(emit, key, figure);
-    else
-        kva_emit_null(emit, key);
-}
-
 static void emit_kind(struct kva_emit *emit, const struct kva_decode_kind *kind)
 {
     kva_emit_open(emit, NULL, '{');
@@ -122,7 +114,7 @@ static void emit_kind(struct kva_emit *emit, const struct kva_decode_kind *kind)
     kva_emit_count(emit, "cache_read", kind->cache_read);
     kva_emit_count(emit, "cache_written", kind->cache_written);
     kva_emit_count(emit, "flops", kind->flops);
-    emit_figure(emit, "intensity", kind->intensity);
+    kva_emit_figure(emit, "intensity", kind->intensity);
     kva_emit_text(emit, "reads_grow", kind->grows);
     kva_emit_close(emit, '}');
 }
@@ -140,17 +132,17 @@ void kva_emit_decode(struct kva_emit *emit, const struct kva_decode *decode)
     kva_emit_count(emit, "flops", decode->flops);
     kva_emit_count(emit, "step_bytes", decode->step_bytes);
     kva_emit_count(emit, "step_flops", decode->step_flops);
-    emit_figure(emit, "intensity", decode->intensity);
+    kva_emit_figure(emit, "intensity", decode->intensity);
     kva_emit_open(emit, "kinds", '[');
     for (size_t k = 0; k < decode->n_kinds; k++)
         emit_kind(emit, &decode->kinds[k]);
     kva_emit_close(emit, ']');
     kva_emit_open(emit, "roofline", '{');
     kva_emit_text(emit, "gpu", decode->gpu != NULL ? decode->gpu->id : NULL);
-    emit_figure(emit, "memory_seconds", decode->memory_seconds);
-    emit_figure(emit, "compute_seconds", decode->compute_seconds);
-    emit_figure(emit, "tokens_per_second", decode->tokens_per_second);
-    emit_figure(emit, "balance", decode->balance);
+    kva_emit_figure(emit, "memory_seconds", decode->memory_seconds);
+    kva_emit_figure(emit, "compute_seconds", decode->compute_seconds);
+    kva_emit_figure(emit, "tokens_per_second", decode->tokens_per_second);
+    kva_emit_figure(emit, "balance", decode->balance);
     kva_emit_text(emit, "bound", decode->tokens_per_second <= 0 ? NULL : decode->compute_bound ? "compute" : "memory");
     kva_emit_close(emit, '}');
     kva_emit_texts(emit, "notes", decode->notes, decode->n_notes);

@@ -1,5 +1,6 @@
 #include "report/emit.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -164,4 +165,23 @@ void kva_emit_dtype(struct kva_emit *emit, const char *key, enum kva_dtype dtype
 void kva_emit_layer(struct kva_emit *emit, const char *key, int32_t layer)
 {
     kva_emit_count(emit, key, layer < 0 ? KVA_UNKNOWN : (uint64_t)layer);
+}
+
+void kva_emit_integer(struct kva_emit *emit, const char *key, int64_t integer)
+{
+    begin(emit, key);
+    kva_text_printf(emit->out, "%" PRId64, integer);
+}
+
+void kva_emit_known(struct kva_emit *emit, const char *key, uint64_t count)
+{
+    kva_emit_count(emit, key, count > 0 ? count : KVA_UNKNOWN);
+}
+
+void kva_emit_figure(struct kva_emit *emit, const char *key, double figure)
+{
+    if (figure > 0)
+        kva_emit_real(emit, key, figure);
+    else
+        kva_emit_null(emit, key);
 }

@@ -17,6 +17,9 @@ void kva_emit_close(struct kva_emit *emit, char bracket);
 void kva_emit_null(struct kva_emit *emit, const char *key);
 // null for KVA_UNKNOWN, and beyond 2^63 - 1, which JSON readers cannot hold
 void kva_emit_count(struct kva_emit *emit, const char *key, uint64_t count);
+void kva_emit_integer(struct kva_emit *emit, const char *key, int64_t integer);
+void kva_emit_known(struct kva_emit *emit, const char *key, uint64_t count);  // null for 0 too: it was not told
+void kva_emit_figure(struct kva_emit *emit, const char *key, double figure);  // null unless it is above 0
 void kva_emit_flag(struct kva_emit *emit, const char *key, bool flag);
 void kva_emit_real(struct kva_emit *emit, const char *key, double real);
 // null for NULL; bytes that are not UTF-8 (a path may hold them) become '?'

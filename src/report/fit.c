@@ -8,21 +8,6 @@
 #include "report/plan_words.h"
 #include "report/words.h"
 
-static const char *engine_words(struct kva_page *page, const struct kva_plan *plan)
-{
-    return kva_page_words(page, "%s%s%s", plan->engine_name, *plan->engine_version != '\0' ? " " : "",
-                          plan->engine_version);
-}
-
-static const char *tokens_words(struct kva_page *page, const struct kva_deployment *deployment)
-{
-    char sequences[KVA_HUMAN], context[KVA_HUMAN];
-    return kva_page_words(page, "%s sequence%s of %s tokens, %s cache",
-                          kva_human_count(deployment->sequences, sequences), deployment->sequences == 1 ? "" : "s",
-                          kva_human_count(deployment->context, context),
-                          deployment->kv_type != NULL ? deployment->kv_type : kva_dtype_name(deployment->kv_dtype));
-}
-
 static const char *gpu_words(struct kva_page *page, const struct kva_plan *plan)
 {
     const struct kva_deployment *deployment = &plan->deployment;
@@ -37,7 +22,7 @@ static const char *gpu_words(struct kva_page *page, const struct kva_plan *plan)
 static void title(struct kva_page *page, const struct kva_plan *plan, const char *engine)
 {
     kva_page_title(page, "%s %s%s%s: %s", plan->model->id, gpu_words(page, plan), *engine != '\0' ? " under " : "",
-                   engine, tokens_words(page, &plan->deployment));
+                   engine, kva_tokens_words(page, &plan->deployment));
 }
 
 static const char *count_words(struct kva_page *page, uint64_t count)
@@ -135,14 +120,14 @@ static void knobs(struct kva_page *page, const struct kva_fit *fit)
         kva_table_cell(&table, "%s", fit->knobs[k].cost);
     }
     if (fit->n_knobs == 0)
-        kva_page_paragraph(page, "No single change makes %s fit.", engine_words(page, fit->plan));
+        kva_page_paragraph(page, "No single change makes %s fit.", kva_engine_words(page, fit->plan));
     else
-        kva_page_section(page, &table, "Any one of these makes %s fit", engine_words(page, fit->plan));
+        kva_page_section(page, &table, "Any one of these makes %s fit", kva_engine_words(page, fit->plan));
 }
 
 static void one(struct kva_page *page, const struct kva_fit *fit)
 {
-    title(page, fit->plan, engine_words(page, fit->plan));
+    title(page, fit->plan, kva_engine_words(page, fit->plan));
     memory(page, fit);
     answers(page, fit);
     knobs(page, fit);
@@ -164,7 +149,7 @@ static void side_by_side(struct kva_page *page, const struct kva_fit_set *set)
     for (size_t f = 0; f < set->n_fits; f++) {
         const struct kva_fit *fit = set->fits[f];
         char human[KVA_HUMAN];
-        kva_table_cell(&table, "%s", engine_words(page, fit->plan));
+        kva_table_cell(&table, "%s", kva_engine_words(page, fit->plan));
         kva_table_cell(&table, "%s", fit->fits ? "yes" : "no");
         kva_table_cell(&table, "%s",
                        fit->weights_too_large ? "none" : kva_human_bytes(fit->plan->capacity.budget, human));
@@ -199,7 +184,7 @@ static void sweep(struct kva_page *page, const struct kva_fit_set *set)
             const struct kva_fit_point *point = &set->fits[f]->points[p];
             char human[KVA_HUMAN];
             kva_table_count(&table, point->context);
-            kva_table_cell(&table, "%s", engine_words(page, set->fits[f]->plan));
+            kva_table_cell(&table, "%s", kva_engine_words(page, set->fits[f]->plan));
             kva_table_cell(&table, "%s", point->planned ? kva_human_bytes(point->need, human) : "");
             kva_table_cell(&table, "%s", point->planned ? kva_human_bytes(point->allocated, human) : "");
             kva_table_cell(&table, "%s", point->planned ? kva_human_bytes(point->budget, human) : "");
@@ -221,18 +206,6 @@ static void assumed(struct kva_page *page, const struct kva_fit_set *set)
         kva_page_assumed(page, plans, set->n_fits);
 }
 
-static void refusals(struct kva_page *page, const struct kva_fit_set *set)
-{
-    const char **lines = kva_arena_alloc(page->arena, set->n_refusals + 1, sizeof *lines);
-    page->out->failed = page->out->failed || lines == NULL;
-    for (size_t r = 0; lines != NULL && r < set->n_refusals; r++) {
-        char line[1024];
-        lines[r] = kva_page_words(page, "%s: %s", set->refusals[r].engine,
-                                  kva_error_line(&set->refusals[r].error, line, sizeof line));
-    }
-    kva_page_list(page, "Not planned", lines, lines != NULL ? set->n_refusals : 0);
-}
-
 static enum kva_status write_page(struct kva_page *page, const void *given, struct kva_error *error)
 {
     (void)error;
@@ -246,7 +219,7 @@ static enum kva_status write_page(struct kva_page *page, const void *given, stru
     kva_page_decode(page, first->decode);
     kva_page_list(page, "Warnings", first->model->warnings, first->model->n_warnings);
     assumed(page, set);
-    refusals(page, set);
+    kva_page_refused(page, set->refusals, set->n_refusals);
     return KVA_OK;
 }
 

@@ -2,50 +2,18 @@
 #include "report/fit_json.h"
 
 #include "report/decode.h"
-
-static uint64_t known(uint64_t bytes)
-{
-    return bytes > 0 ? bytes : KVA_UNKNOWN;
-}
-
-static void emit_model(struct kva_emit *emit, const struct kva_model *model)
-{
-    kva_emit_open(emit, "model", '{');
-    kva_emit_text(emit, "id", model->id);
-    kva_emit_text(emit, "source", model->source);
-    kva_emit_text(emit, "model_type", model->model_type);
-    kva_emit_text(emit, "architecture", model->architecture);
-    kva_emit_text(emit, "family", model->family);
-    kva_emit_count(emit, "context_limit", known(model->context_limit));
-    kva_emit_dtype(emit, "dtype", model->dtype);
-    kva_emit_count(emit, "parameters", model->parameters);
-    kva_emit_count(emit, "weight_bytes", model->weight_bytes);
-    kva_emit_text(emit, "weight_source", model->weight_source);
-    kva_emit_close(emit, '}');
-}
-
-static void emit_engine(struct kva_emit *emit, const struct kva_plan *plan)
-{
-    kva_emit_open(emit, "engine", '{');
-    kva_emit_text(emit, "id", plan->deployment.engine);
-    kva_emit_text(emit, "name", plan->engine_name);
-    kva_emit_text(emit, "version", *plan->engine_version != '\0' ? plan->engine_version : NULL);
-    kva_emit_close(emit, '}');
-}
+#include "report/parts_json.h"
 
 // Of one rank. What nobody said and no engine asked for is null.
 static void emit_memory(struct kva_emit *emit, const struct kva_deployment *deployment)
 {
     kva_emit_open(emit, "memory", '{');
-    kva_emit_count(emit, "gpu_bytes", known(deployment->gpu_bytes));
-    if (deployment->memory_fraction > 0)
-        kva_emit_real(emit, "memory_fraction", deployment->memory_fraction);
-    else
-        kva_emit_null(emit, "memory_fraction");
-    kva_emit_count(emit, "weight_bytes", known(deployment->weight_bytes));
-    kva_emit_count(emit, "activation_bytes", known(deployment->activation_bytes));
-    kva_emit_count(emit, "graph_bytes", known(deployment->graph_bytes));
-    kva_emit_count(emit, "other_bytes", known(deployment->other_bytes));
+    kva_emit_known(emit, "gpu_bytes", deployment->gpu_bytes);
+    kva_emit_figure(emit, "memory_fraction", deployment->memory_fraction);
+    kva_emit_known(emit, "weight_bytes", deployment->weight_bytes);
+    kva_emit_known(emit, "activation_bytes", deployment->activation_bytes);
+    kva_emit_known(emit, "graph_bytes", deployment->graph_bytes);
+    kva_emit_known(emit, "other_bytes", deployment->other_bytes);
     kva_emit_close(emit, '}');
 }
 
@@ -101,8 +69,8 @@ static void emit_fit(struct kva_emit *emit, const struct kva_fit *fit)
     const struct kva_plan *plan = fit->plan;
     kva_emit_open(emit, NULL, '{');
     kva_emit_text(emit, "schema", "kvatlas/fit/1");
-    emit_model(emit, plan->model);
-    emit_engine(emit, plan);
+    kva_emit_model(emit, plan->model);
+    kva_emit_engine(emit, plan, false);
     if (plan->deployment.gpu_facts != NULL)
         kva_emit_gpu(emit, "gpu", plan->deployment.gpu_facts);
     else
@@ -140,15 +108,7 @@ void kva_fits_json(const struct kva_fit_set *set, struct kva_text *out)
         for (size_t f = 0; f < set->n_fits; f++)
             emit_fit(&emit, set->fits[f]);
         kva_emit_close(&emit, ']');
-        kva_emit_open(&emit, "refused", '[');
-        for (size_t r = 0; r < set->n_refusals; r++) {
-            char line[1024];
-            kva_emit_open(&emit, NULL, '{');
-            kva_emit_text(&emit, "engine", set->refusals[r].engine);
-            kva_emit_text(&emit, "error", kva_error_line(&set->refusals[r].error, line, sizeof line));
-            kva_emit_close(&emit, '}');
-        }
-        kva_emit_close(&emit, ']');
+        kva_emit_refused(&emit, set->refusals, set->n_refusals);
         kva_emit_close(&emit, '}');
     }
     kva_text_add(out, "\n", 1);

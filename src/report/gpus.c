@@ -11,14 +11,6 @@ struct subject {
 
 // ---------------------------------------------------------------- JSON
 
-static void emit_figure(struct kva_emit *emit, const char *key, double figure)
-{
-    if (figure > 0)
-        kva_emit_real(emit, key, figure);
-    else
-        kva_emit_null(emit, key);
-}
-
 static void emit_flag(struct kva_emit *emit, const char *key, bool known, bool flag)
 {
     if (known)
@@ -33,12 +25,12 @@ void kva_emit_gpu(struct kva_emit *emit, const char *key, const struct kva_gpu *
     kva_emit_text(emit, "id", gpu->id);
     kva_emit_text(emit, "name", gpu->name);
     kva_emit_text(emit, "vendor", gpu->vendor);
-    kva_emit_count(emit, "total_bytes", gpu->total_bytes > 0 ? gpu->total_bytes : KVA_UNKNOWN);
+    kva_emit_known(emit, "total_bytes", gpu->total_bytes);
     kva_emit_text(emit, "total_basis", gpu->total_basis);
-    kva_emit_count(emit, "reported_bytes", gpu->reported_bytes > 0 ? gpu->reported_bytes : KVA_UNKNOWN);
-    kva_emit_count(emit, "sold_bytes", gpu->sold_bytes > 0 ? (uint64_t)gpu->sold_bytes : KVA_UNKNOWN);
-    emit_figure(emit, "bytes_per_second", gpu->bytes_per_second);
-    emit_figure(emit, "bf16_flops", gpu->bf16_flops);
+    kva_emit_known(emit, "reported_bytes", gpu->reported_bytes);
+    kva_emit_known(emit, "sold_bytes", (uint64_t)gpu->sold_bytes);
+    kva_emit_figure(emit, "bytes_per_second", gpu->bytes_per_second);
+    kva_emit_figure(emit, "bf16_flops", gpu->bf16_flops);
     kva_emit_text(emit, "compute", gpu->compute);
     emit_flag(emit, "fp8", gpu->fp8_known, gpu->fp8);
     emit_flag(emit, "fp4", gpu->fp4_known, gpu->fp4);

@@ -19,23 +19,12 @@ static uint64_t largest(const struct kva_plan_set *subject)
     return most;
 }
 
-static const char *tokens_words(struct kva_page *page, const struct kva_plan *plan)
-{
-    const struct kva_deployment *deployment = &plan->deployment;
-    char sequences[KVA_HUMAN], context[KVA_HUMAN], ranks[KVA_HUMAN];
-    return kva_arena_printf(
-        page->arena, "%s sequence%s of %s tokens, %s cache%s%s%s", kva_human_count(deployment->sequences, sequences),
-        deployment->sequences == 1 ? "" : "s", kva_human_count(deployment->context, context), deployment->kv_type,
-        plan->ranks > 1 ? ", one of " : "", plan->ranks > 1 ? kva_human_count(plan->ranks, ranks) : "",
-        plan->ranks > 1 ? " ranks" : "");
-}
-
 static void title(struct kva_page *page, const struct kva_plan *plan, const char *policy)
 {
-    const char *tokens = tokens_words(page, plan);
-    page->out->failed = page->out->failed || tokens == NULL;
-    if (!page->out->failed)
-        kva_page_title(page, "%s%s%s: %s", plan->model->id, *policy != '\0' ? " under " : "", policy, tokens);
+    char ranks[KVA_HUMAN];
+    kva_page_title(page, "%s%s%s: %s%s%s%s", plan->model->id, *policy != '\0' ? " under " : "", policy,
+                   kva_tokens_words(page, &plan->deployment), plan->ranks > 1 ? ", one of " : "",
+                   plan->ranks > 1 ? kva_human_count(plan->ranks, ranks) : "", plan->ranks > 1 ? " ranks" : "");
 }
 
 // ---------------------------------------------------------------- one plan
@@ -197,12 +186,10 @@ static void prints(struct kva_page *page, const struct kva_plan *plan)
         return;
     for (size_t p = 0; p < plan->n_prints; p++)
         lines[p] = plan->prints[p].text;
-    const char *heading =
-        kva_arena_printf(page->arena, "%s will print%s", kva_engine_words(page, plan),
-                         plan->capacity.estimated ? ", if weights and allowances are as assumed" : "");
-    page->out->failed = page->out->failed || heading == NULL;
-    if (heading != NULL)
-        kva_page_list(page, heading, lines, plan->n_prints);
+    kva_page_list(page,
+                  kva_page_words(page, "%s will print%s", kva_engine_words(page, plan),
+                                 plan->capacity.estimated ? ", if weights and allowances are as assumed" : ""),
+                  lines, plan->n_prints);
 }
 
 static void one(struct kva_page *page, const struct kva_plan *plan, uint64_t most)
@@ -280,30 +267,13 @@ static void side_by_side(struct kva_page *page, const struct kva_plan_set *subje
     // two are compared pool by pool; of more a person wants the table first, and --layers for the rest
     enum { POOLS_OF = 2 };
     for (size_t p = 0; p < subject->n_plans && (subject->n_plans <= POOLS_OF || page->style->layers); p++) {
-        const char *heading = kva_arena_printf(page->arena, "Pools of %s", kva_engine_words(page, subject->plans[p]));
-        page->out->failed = page->out->failed || heading == NULL;
-        if (heading != NULL)
-            pools(page, subject->plans[p], heading);
+        pools(page, subject->plans[p], kva_page_words(page, "Pools of %s", kva_engine_words(page, subject->plans[p])));
         if (page->style->layers)
             layers(page, subject->plans[p]);
     }
     kva_page_decode(page, first->decode);
     kva_page_list(page, "Warnings", first->model->warnings, first->model->n_warnings);
     kva_page_assumed(page, subject->plans, subject->n_plans);
-}
-
-static void refusals(struct kva_page *page, const struct kva_plan_set *subject)
-{
-    const char **lines = kva_arena_alloc(page->arena, subject->n_refusals + 1, sizeof *lines);
-    page->out->failed = page->out->failed || lines == NULL;
-    for (size_t r = 0; lines != NULL && r < subject->n_refusals; r++) {
-        char line[1024];
-        lines[r] = kva_arena_printf(page->arena, "%s: %s", subject->refusals[r].engine,
-                                    kva_error_line(&subject->refusals[r].error, line, sizeof line));
-        page->out->failed = page->out->failed || lines[r] == NULL;
-    }
-    if (lines != NULL && !page->out->failed)
-        kva_page_list(page, "Not planned", lines, subject->n_refusals);
 }
 
 static enum kva_status write_page(struct kva_page *page, const void *given, struct kva_error *error)
@@ -315,7 +285,7 @@ static enum kva_status write_page(struct kva_page *page, const void *given, stru
         one(page, subject->plans[0], most);
     else
         side_by_side(page, subject, most);
-    refusals(page, subject);
+    kva_page_refused(page, subject->refusals, subject->n_refusals);
     return KVA_OK;
 }
 

@@ -2,34 +2,8 @@
 #include "report/plan_json.h"
 
 #include "report/decode.h"
+#include "report/parts_json.h"
 #include "report/words.h"
-
-static void emit_model(struct kva_emit *emit, const struct kva_model *model)
-{
-    kva_emit_open(emit, "model", '{');
-    kva_emit_text(emit, "id", model->id);
-    kva_emit_text(emit, "source", model->source);
-    kva_emit_text(emit, "model_type", model->model_type);
-    kva_emit_text(emit, "architecture", model->architecture);
-    kva_emit_text(emit, "family", model->family);
-    kva_emit_count(emit, "context_limit", model->context_limit > 0 ? model->context_limit : KVA_UNKNOWN);
-    kva_emit_dtype(emit, "dtype", model->dtype);
-    kva_emit_count(emit, "parameters", model->parameters);
-    kva_emit_count(emit, "weight_bytes", model->weight_bytes);
-    kva_emit_text(emit, "weight_source", model->weight_source);
-    kva_emit_close(emit, '}');
-}
-
-static void emit_engine(struct kva_emit *emit, const struct kva_plan *plan)
-{
-    const char *version = plan->engine_version;
-    kva_emit_open(emit, "engine", '{');
-    kva_emit_text(emit, "id", plan->deployment.engine);
-    kva_emit_text(emit, "name", plan->engine_name);
-    kva_emit_text(emit, "version", version != NULL && *version != '\0' ? version : NULL);
-    kva_emit_texts(emit, "references", plan->engine_references, plan->n_engine_references);
-    kva_emit_close(emit, '}');
-}
 
 // What was said and what was filled in; a field of which nothing is known is left out.
 static void emit_deployment(struct kva_emit *emit, const struct kva_deployment *deployment)
@@ -146,8 +120,8 @@ static void emit_plan(struct kva_emit *emit, const struct kva_plan *plan)
 {
     kva_emit_open(emit, NULL, '{');
     kva_emit_text(emit, "schema", "kvatlas/plan/1");
-    emit_model(emit, plan->model);
-    emit_engine(emit, plan);
+    kva_emit_model(emit, plan->model);
+    kva_emit_engine(emit, plan, true);
     emit_deployment(emit, &plan->deployment);
     kva_emit_texts(emit, "assumed", plan->assumed, plan->n_assumed);
     emit_bytes(emit, plan);
@@ -166,16 +140,6 @@ static void emit_plan(struct kva_emit *emit, const struct kva_plan *plan)
     kva_emit_close(emit, '}');
 }
 
-static void emit_refusal(struct kva_emit *emit, const struct kva_refusal *refusal)
-{
-    char line[1024];
-    kva_emit_open(emit, NULL, '{');
-    kva_emit_text(emit, "engine", refusal->engine);
-    kva_emit_count(emit, "status", (uint64_t)refusal->error.status);
-    kva_emit_text(emit, "error", kva_error_line(&refusal->error, line, sizeof line));
-    kva_emit_close(emit, '}');
-}
-
 void kva_plans_json(const struct kva_plan_set *set, bool compact, struct kva_text *out)
 {
     struct kva_emit emit = {.out = out, .compact = compact};
@@ -188,10 +152,7 @@ void kva_plans_json(const struct kva_plan_set *set, bool compact, struct kva_tex
         for (size_t p = 0; p < set->n_plans; p++)
             emit_plan(&emit, set->plans[p]);
         kva_emit_close(&emit, ']');
-        kva_emit_open(&emit, "refused", '[');
-        for (size_t r = 0; r < set->n_refusals; r++)
-            emit_refusal(&emit, &set->refusals[r]);
-        kva_emit_close(&emit, ']');
+        kva_emit_refused(&emit, set->refusals, set->n_refusals);
         kva_emit_close(&emit, '}');
     }
     kva_text_add(out, "\n", 1);

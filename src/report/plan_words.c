@@ -59,3 +59,24 @@ void kva_page_assumed(struct kva_page *page, struct kva_plan *const *plans, size
     if (!page->out->failed)
         kva_page_list(page, "Assumed", lines, n_lines);
 }
+
+const char *kva_tokens_words(struct kva_page *page, const struct kva_deployment *deployment)
+{
+    char sequences[KVA_HUMAN], context[KVA_HUMAN];
+    return kva_page_words(page, "%s sequence%s of %s tokens, %s cache",
+                          kva_human_count(deployment->sequences, sequences), deployment->sequences == 1 ? "" : "s",
+                          kva_human_count(deployment->context, context),
+                          deployment->kv_type != NULL ? deployment->kv_type : kva_dtype_name(deployment->kv_dtype));
+}
+
+void kva_page_refused(struct kva_page *page, const struct kva_refusal *refusals, size_t n)
+{
+    const char **lines = kva_arena_alloc(page->arena, n + 1, sizeof *lines);
+    page->out->failed = page->out->failed || lines == NULL;
+    for (size_t r = 0; lines != NULL && r < n; r++) {
+        char line[1024];
+        lines[r] =
+            kva_page_words(page, "%s: %s", refusals[r].engine, kva_error_line(&refusals[r].error, line, sizeof line));
+    }
+    kva_page_list(page, "Not planned", lines, lines != NULL ? n : 0);
+}

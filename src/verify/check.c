@@ -90,6 +90,7 @@ static enum kva_status check_policy(const struct kva_log_engine_part *part, stru
 
 // ---------------------------------------------------------------- numbers
 
+// A real number is taken as the line would print it: to its decimals.
 static enum kva_status set_predicted(const struct kva_check_call *call, struct kva_check_number *number,
                                      const struct kva_log_value *value, const struct kva_quantity *quantity)
 {
@@ -97,17 +98,19 @@ static enum kva_status set_predicted(const struct kva_check_call *call, struct k
         number->predicted = quantity->text;
         return KVA_OK;
     }
-    number->predicted_value = quantity->type == KVA_QUANTITY_COUNT ? (double)quantity->count : quantity->real;
-    number->difference = value->real - number->predicted_value;
-    if (value->kind == KVA_PLACE_REAL)  // as it would be printed
-        number->predicted = kva_arena_printf(call->log->arena, "%.*f", value->decimals, number->predicted_value);
+    const double real = quantity->type == KVA_QUANTITY_COUNT ? (double)quantity->count : quantity->real;
+    if (value->kind == KVA_PLACE_REAL)
+        number->predicted = kva_arena_printf(call->log->arena, "%.*f", value->decimals, real);
     else if (quantity->type == KVA_QUANTITY_COUNT)
         number->predicted = kva_arena_printf(call->log->arena, "%" PRIu64, quantity->count);
     else
-        number->predicted = kva_arena_printf(call->log->arena, "%g", number->predicted_value);
-    if (value->kind == KVA_PLACE_REAL && number->predicted != NULL)
-        number->difference = value->real - strtod(number->predicted, NULL);
-    return number->predicted != NULL ? KVA_OK : KVA_MACHINE;
+        number->predicted = kva_arena_printf(call->log->arena, "%g", real);
+    if (number->predicted == NULL)
+        return KVA_MACHINE;
+    number->compared = number->numeric;
+    number->predicted_value = value->kind == KVA_PLACE_REAL ? strtod(number->predicted, NULL) : real;
+    number->difference = value->real - number->predicted_value;
+    return KVA_OK;
 }
 
 static enum kva_status judge(const struct kva_check_call *call, const struct kva_check_attempt *attempt,
@@ -131,14 +134,17 @@ static enum kva_status judge(const struct kva_check_call *call, const struct kva
                                           .quantity = value->name,
                                           .printed = value->text,
                                           .numeric = value->kind == KVA_PLACE_COUNT || value->kind == KVA_PLACE_REAL,
+                                          .whole = value->kind == KVA_PLACE_COUNT,
                                           .printed_value = value->real};
             const bool given = call->given[s][v] || (s == attempt->found_by && v == attempt->found_value);
             const bool predicted = kva_check_predicted(call, attempt->plan, attempt->shift, s, v, &quantity);
             if (predicted && set_predicted(call, number, value, &quantity) != KVA_OK)
                 return kva_fail_memory(error, 64);
             const bool refused = kva_check_refused(call, attempt->plan, s);
-            if (refused && !given)
+            if (refused && !given) {
                 number->predicted = "refused";
+                number->compared = false;
+            }
             number->verdict = given                                      ? KVA_VERDICT_GIVEN
                               : refused                                  ? KVA_VERDICT_MISMATCH
                               : !predicted                               ? KVA_VERDICT_UNKNOWN

@@ -131,44 +131,45 @@ static bool supersedes(const struct kva_check_call *call, struct kva_log_stateme
     }
 }
 
+// A statement of the rank that decides: of its own, or one with others before it.
+static enum kva_status take(struct kva_check_call *call, const struct kva_log_statement *statement,
+                            struct kva_error *error)
+{
+    for (size_t k = 0; k < call->n_statements && !statement->tells; k++)
+        if (supersedes(call, &call->statements[k], statement))
+            return KVA_OK;
+    struct kva_log_statement *last = call->n_statements > 0 ? &call->statements[call->n_statements - 1] : NULL;
+    if (last != NULL && is_more_of(call, last, statement))
+        return add_device(call, last, statement, error);
+    if (call->n_statements == MOST_STATEMENTS)
+        return kva_fail(error, KVA_BAD_INPUT, NULL, statement->id,
+                        "more than %d different lines of one process tell of cache sizes; the log of one start was "
+                        "expected",
+                        MOST_STATEMENTS);
+    call->statements[call->n_statements++] = *statement;
+    return KVA_OK;
+}
+
 enum kva_status kva_check_gather(struct kva_check_call *call, struct kva_error *error)
 {
     const struct kva_log_engine_part *part = call->part;
-    call->statements = kva_arena_alloc(call->log->arena, part->n_statements + 1, sizeof *call->statements);
-    call->given = kva_arena_alloc(call->log->arena, part->n_statements + 1, sizeof *call->given);
-    if (call->statements == NULL || call->given == NULL)
+    struct kva_arena *arena = call->log->arena;
+    size_t *decides = kva_arena_alloc(arena, part->n_statements + 1, sizeof *decides);  // [n_statements] the rank
+    call->statements = kva_arena_alloc(arena, part->n_statements + 1, sizeof *call->statements);
+    call->given = kva_arena_alloc(arena, part->n_statements + 1, sizeof *call->given);
+    if (call->statements == NULL || call->given == NULL || decides == NULL)
         return kva_fail_memory(error, part->n_statements * sizeof *call->statements);
-    size_t *decides = kva_arena_alloc(call->log->arena, part->n_statements + 1, sizeof *decides);
-    if (decides == NULL)
-        return kva_fail_memory(error, part->n_statements * sizeof *decides);
-    for (size_t s = 0; s < part->n_statements; s++) {
+    enum kva_status status = KVA_OK;
+    for (size_t s = 0; status == KVA_OK && s < part->n_statements; s++) {
         const struct kva_log_statement *statement = &part->statements[s];
         size_t first = 0;  // of this id
         while (strcmp(part->statements[first].id, statement->id) != 0)
             first++;
         decides[s] = first < s ? decides[first] : deciding_rank(call, statement->id);
-        if (statement->rank != decides[s])
-            continue;
-        bool taken = false;
-        for (size_t k = 0; k < call->n_statements && !taken && !statement->tells; k++)
-            taken = supersedes(call, &call->statements[k], statement);
-        struct kva_log_statement *last = call->n_statements > 0 ? &call->statements[call->n_statements - 1] : NULL;
-        if (!taken && last != NULL && is_more_of(call, last, statement)) {
-            enum kva_status status = add_device(call, last, statement, error);
-            if (status != KVA_OK)
-                return status;
-            taken = true;
-        }
-        if (taken)
-            continue;
-        if (call->n_statements == MOST_STATEMENTS)
-            return kva_fail(error, KVA_BAD_INPUT, NULL, statement->id,
-                            "more than %d different lines of one process tell of cache sizes; the log of one start was "
-                            "expected",
-                            MOST_STATEMENTS);
-        call->statements[call->n_statements++] = *statement;
+        if (statement->rank == decides[s])
+            status = take(call, statement, error);
     }
-    return KVA_OK;
+    return status;
 }
 
 // ---------------------------------------------------------------- what a plan prints

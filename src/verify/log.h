@@ -122,7 +122,6 @@ struct kva_log {
 enum kva_status kva_log_read(struct kva_atlas *atlas, const char *path, struct kva_arena *arena, struct kva_log *log,
                              struct kva_error *error);
 void kva_log_free(struct kva_log *log);  // what its arena does not hold
-__attribute__((format(printf, 2, 3))) void kva_log_note(struct kva_log *log, const char *format, ...);
 
 enum kva_status kva_log_vocabulary_make(struct kva_atlas *atlas, struct kva_log *log,
                                         struct kva_log_vocabulary *vocabulary, struct kva_error *error);
@@ -137,5 +136,8 @@ void kva_log_rank(const char *prefix, size_t length, char *buffer);
 // inside another value is called "outer.key". Values come without quotes and without "torch.".
 typedef void (*kva_log_argument_visit)(void *user, const char *key, const char *value);
 void kva_log_arguments(const char *text, size_t length, kva_log_argument_visit visit, void *user);
+
+// Once each; beyond KVA_LOG_NOTES nothing is kept.
+__attribute__((format(printf, 2, 3))) void kva_log_note(struct kva_log *log, const char *format, ...);
 
 #endif

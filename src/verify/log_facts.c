@@ -1,18 +1,10 @@
 #include "verify/log_facts.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "model/schema_words.h"
 #include "model/yaml.h"
-
-#define MAPPING(type, fields)                                                                                          \
-    {                                                                                                                  \
-        CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, type, fields)                                                          \
-    }
-#define LIST(key, type, member, count, entry)                                                                          \
-    CYAML_FIELD_SEQUENCE_COUNT(key, CYAML_FLAG_POINTER, type, member, count, entry, 1, MANY)
 
 static const cyaml_strval_t REPEATED[] = {
     {"each", KVA_REPEATED_EACH}, {"smallest", KVA_REPEATED_SMALLEST}, {"last", KVA_REPEATED_LAST}};
@@ -74,7 +66,7 @@ static const cyaml_schema_field_t FACT_FIELDS[] = {
     LIST("switches", struct kva_log_facts, switches, n_switches, &SWITCH),
     CYAML_FIELD_END,
 };
-static const cyaml_schema_value_t SCHEMA = {CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct kva_log_facts, FACT_FIELDS)};
+static const cyaml_schema_value_t SCHEMA = DOCUMENT(struct kva_log_facts, FACT_FIELDS);
 
 // ---------------------------------------------------------------- checks
 
@@ -156,30 +148,17 @@ static void release(void *kept)
     kva_yaml_free(&SCHEMA, kept);
 }
 
+static enum kva_status check_file(struct kva_atlas *atlas, const struct kva_atlas_file *file, const void *loaded,
+                                  struct kva_error *error)
+{
+    return check_facts(&(struct checked){atlas, file, loaded, error});
+}
+
 enum kva_status kva_log_facts_read(struct kva_atlas *atlas, const struct kva_log_facts **facts, struct kva_error *error)
 {
-    void **shelf = kva_atlas_keep(atlas, "logs", release);
-    if (shelf == NULL)
-        return kva_fail_memory(error, sizeof **facts);
-    *facts = *shelf;
-    if (*facts != NULL)
-        return KVA_OK;
-    struct kva_atlas_file source;
-    bool found;
-    enum kva_status status = kva_atlas_read(atlas, "logs.yaml", &source, &found, error);
-    if (status != KVA_OK)
-        return status;
-    if (!found)
-        return kva_fail(error, KVA_BAD_INPUT, NULL, "logs.yaml", "is not in the data");
-    void *loaded = NULL;
-    status = kva_yaml_load(&source, &SCHEMA, &loaded, error);
-    if (status == KVA_OK)
-        status = check_facts(&(struct checked){atlas, &source, loaded, error});
-    kva_atlas_file_free(&source);
-    if (status != KVA_OK) {
-        release(loaded);
-        return status;
-    }
-    *facts = *shelf = loaded;
-    return KVA_OK;
+    static const struct kva_yaml_kept KEPT = {"logs", "logs.yaml", &SCHEMA, release, check_file};
+    const void *loaded;
+    const enum kva_status status = kva_yaml_keep(atlas, &KEPT, &loaded, error);
+    *facts = loaded;
+    return status;
 }

@@ -1,6 +1,5 @@
 // Reads a log: every line is looked at once, and what it states is kept.
 #include <errno.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -17,23 +16,6 @@ struct reading {
     size_t engine;  // whose arguments are read
     bool failed;    // out of memory
 };
-
-void kva_log_note(struct kva_log *log, const char *format, ...)
-{
-    char text[512];
-    va_list arguments;
-    if (log->n_notes == KVA_LOG_NOTES)
-        return;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    for (size_t n = 0; n < log->n_notes; n++)
-        if (strcmp(log->notes[n], text) == 0)
-            return;
-    const char *kept = kva_arena_strdup(log->arena, text);
-    if (kept != NULL)
-        log->notes[log->n_notes++] = kept;
-}
 
 static const char *keep(struct reading *reading, const char *bytes, size_t length)
 {

@@ -1,6 +1,7 @@
-// Pieces of a log's lines: which process speaks, and arguments as Python writes them.
+// Pieces of a log's lines: which process speaks, and arguments as Python writes them; and what is noted of a log.
 #define _GNU_SOURCE  // memmem
 #include <ctype.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -115,9 +116,9 @@ static void read_value(struct reader *reader, const char *key, int depth)
         return;
     }
     if (reader->at < reader->end && *reader->at == '<') {  // <CacheMode.ALIGN: 'align'>
-        const char *quote = memchr(reader->at, '\'', (size_t)(reader->end - reader->at));
         const char *close = memchr(reader->at, '>', (size_t)(reader->end - reader->at));
-        if (quote != NULL && close != NULL && quote < close) {
+        const char *quote = close != NULL ? memchr(reader->at, '\'', (size_t)(close - reader->at)) : NULL;
+        if (quote != NULL) {
             reader->at = quote;
             read_quoted(reader, value, sizeof value);
             reader->visit(reader->user, key, value);
@@ -175,4 +176,23 @@ void kva_log_arguments(const char *text, size_t length, kva_log_argument_visit v
         reader.at++;
     while (reader.at < reader.end)  // a bracket that closes more than was opened ends nothing
         read_members(&reader, "", 0);
+}
+
+// ---------------------------------------------------------------- notes
+
+void kva_log_note(struct kva_log *log, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    if (log->n_notes == KVA_LOG_NOTES)
+        return;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    for (size_t n = 0; n < log->n_notes; n++)
+        if (strcmp(log->notes[n], text) == 0)
+            return;
+    const char *kept = kva_arena_strdup(log->arena, text);
+    if (kept != NULL)
+        log->notes[log->n_notes++] = kept;
 }

@@ -15,7 +15,7 @@ A .test file is plain text. A paragraph is one test:
     >...                       any lines, also none
     ! !~ !...                  the same for standard error
     = bytes.need 693811200     standard output is JSON, and this is in it (a path, then JSON); a list has .N and .length
-    =keys plan                 it is JSON with every key that docs promise for show, plan, plans or verify
+    =keys plan                 it is JSON with every key that docs promise: show, check, plan, plans, engines, fit, verify
     =line 2                    the checks that follow are of this line of standard output, by itself JSON
 
 Standard output with neither > nor = must be empty, and so must standard error without !. Commands of a paragraph run
@@ -51,6 +51,10 @@ KEYS = {
              "layers": ["index", "need", "allocated", "overpay", "reads_layer"],
              "pools": ["name", "layers", "block_tokens", "page_bytes", "blocks", "bytes"],
              "capacity": ["kv_budget_bytes", "tokens", "sequences_at_context", "max_context"]},
+    "engines": {"": ["schema", "engines"],
+                "engines": ["id", "name", "summary", "versions", "behaviours", "kv_types", "lines", "references"],
+                "engines.versions": ["version", "date"], "engines.behaviours": ["name", "about", "values"],
+                "engines.behaviours.values": ["since", "until", "value", "references"]},
     "fit": {"": ["schema", "model", "engine", "gpu", "fits", "context", "sequences", "kv_type", "ranks", "memory", "bytes",
                  "overpay_why", "capacity", "knobs", "sweep", "decode", "assumed", "warnings"],
             "model": MODEL, "engine": ["id", "version"],

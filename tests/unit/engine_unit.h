@@ -50,6 +50,18 @@ static inline enum kva_status unit_try(struct kva_atlas *atlas, const struct kva
     return kva_plan_make(atlas, model, &deployment, plan, error);
 }
 
+// A plan of what must be planned.
+static inline struct kva_plan *unit_plan(struct kva_atlas *atlas, const struct kva_model *model, const char *engine,
+                                         const char *flags)
+{
+    static char room[512];  // the plan keeps texts of the flags
+    struct kva_error error = {0};
+    struct kva_plan *plan;
+    const enum kva_status status = unit_try(atlas, model, engine, flags, room, sizeof room, &plan, &error);
+    ck_assert_msg(status == KVA_OK, "%s %s: %s", engine, flags, error.text);
+    return plan;
+}
+
 static inline bool unit_prints(const struct kva_plan *plan, const char *line)
 {
     for (size_t i = 0; i < plan->n_prints; i++)
@@ -64,5 +76,66 @@ static inline void unit_show_prints(const struct kva_plan *plan, char *text, siz
     for (size_t i = 0; i < plan->n_prints; i++)
         snprintf(text + strlen(text), size - strlen(text), "%s\n", plan->prints[i].text);
 }
+
+// An engine prints this line for a model and these flags.
+struct unit_line {
+    const char *model, *engine, *flags, *line;
+};
+
+static inline void unit_check_lines(struct kva_atlas *atlas, const struct unit_line *lines, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct kva_model *model = unit_model(atlas, lines[i].model);
+        struct kva_plan *plan = unit_plan(atlas, model, lines[i].engine, lines[i].flags);
+        char shown[2048];
+        unit_show_prints(plan, shown, sizeof shown);
+        ck_assert_msg(unit_prints(plan, lines[i].line), "%s, %s %s prints\n%snot\n%s", lines[i].model, lines[i].engine,
+                      lines[i].flags, shown, lines[i].line);
+        kva_plan_free(plan);
+        kva_model_close(model);
+    }
+}
+
+// An engine does not plan a model with these flags: its complaint holds `says`.
+struct unit_refusal {
+    const char *model, *engine, *flags;
+    enum kva_status status;
+    const char *says;
+};
+
+static inline void unit_check_refusals(struct kva_atlas *atlas, const struct unit_refusal *refusals, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct unit_refusal *refusal = &refusals[i];
+        struct kva_model *model = unit_model(atlas, refusal->model);
+        struct kva_error error = {0};
+        struct kva_plan *plan = NULL;
+        char room[512];
+        const enum kva_status status =
+            unit_try(atlas, model, refusal->engine, refusal->flags, room, sizeof room, &plan, &error);
+        ck_assert_msg(status == refusal->status && strstr(error.text, refusal->says) != NULL, "%s %s %s: %d %s",
+                      refusal->model, refusal->engine, refusal->flags, status, error.text);
+        kva_model_close(model);
+    }
+}
+
+// ---------------------------------------------------------------- configs that the catalogue has not
+
+#define GEMMA4_SIX                                                                                                     \
+    "\"sliding_attention\",\"sliding_attention\",\"sliding_attention\",\"sliding_attention\",\"sliding_attention\","   \
+    "\"full_attention\""
+#define GEMMA4_E4B                                                                                                     \
+    "{\"architectures\":[\"Gemma4ForConditionalGeneration\"],\"model_type\":\"gemma4\",\"text_config\":{"              \
+    "\"model_type\":\"gemma4_text\",\"num_hidden_layers\":42,\"num_kv_shared_layers\":18,\"hidden_size\":2560,"        \
+    "\"num_attention_heads\":8,\"num_key_value_heads\":2,\"head_dim\":256,\"global_head_dim\":512,"                    \
+    "\"sliding_window\":512,\"max_position_embeddings\":131072,\"dtype\":\"bfloat16\",\"layer_types\":[" GEMMA4_SIX    \
+    "," GEMMA4_SIX "," GEMMA4_SIX "," GEMMA4_SIX "," GEMMA4_SIX "," GEMMA4_SIX "," GEMMA4_SIX "]}}"
+
+#define QWEN3_NEXT                                                                                                     \
+    "{\"architectures\":[\"Qwen3NextForCausalLM\"],\"model_type\":\"qwen3_next\",\"num_hidden_layers\":48,"            \
+    "\"hidden_size\":2048,\"num_attention_heads\":16,\"num_key_value_heads\":2,\"head_dim\":256,"                      \
+    "\"full_attention_interval\":4,\"linear_num_key_heads\":16,\"linear_num_value_heads\":32,"                         \
+    "\"linear_key_head_dim\":128,\"linear_value_head_dim\":128,\"linear_conv_kernel_dim\":4,"                          \
+    "\"mamba_ssm_dtype\":\"float32\",\"max_position_embeddings\":262144,\"torch_dtype\":\"bfloat16\"}"
 
 #endif

@@ -2,28 +2,25 @@
 #ifndef TEST_MEASURED_H
 #define TEST_MEASURED_H
 
-#include <jansson.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "jsonl.h"
 #include "unit.h"
 
-enum { MEASURED_MODELS = 128, MEASURED_LINE = 1 << 16 };
+enum { MEASURED_MODELS = 128 };
 
 struct measured {
     FILE *file;
     struct kva_atlas *atlas;
     struct kva_model *models[MEASURED_MODELS];
     size_t n_models;
-    char line[MEASURED_LINE];
 };
 
 static inline void measured_open(struct measured *measured, const char *path)
 {
     measured->n_models = 0;
     ck_assert_int_eq(kva_atlas_open(NULL, &measured->atlas, NULL), KVA_OK);
-    measured->file = fopen(path, "r");
-    ck_assert_msg(measured->file != NULL, "%s", path);
+    measured->file = jsonl_open(path);
 }
 
 static inline void measured_close(struct measured *measured)
@@ -37,21 +34,20 @@ static inline void measured_close(struct measured *measured)
 // The next run, or NULL; models on the way are read. The caller lets go of it.
 static inline json_t *measured_next(struct measured *measured)
 {
-    while (fgets(measured->line, sizeof measured->line, measured->file) != NULL) {
-        json_t *row = json_loads(measured->line, 0, NULL);
-        ck_assert_msg(row != NULL, "%.200s", measured->line);
+    for (json_t *row; (row = jsonl_next(measured->file)) != NULL; json_decref(row)) {
         if (json_object_get(row, "config") == NULL)
             return row;
         struct kva_error error = {0};
-        char text[1024];
+        char text[1024], *line = json_dumps(row, 0);
+        ck_assert_ptr_nonnull(line);
         ck_assert_uint_lt(measured->n_models, MEASURED_MODELS);
-        enum kva_status status = kva_model_from_json(measured->atlas, measured->line, strlen(measured->line),
-                                                     "measured", NULL, &measured->models[measured->n_models], &error);
+        enum kva_status status = kva_model_from_json(measured->atlas, line, strlen(line), "measured", NULL,
+                                                     &measured->models[measured->n_models], &error);
         ck_assert_msg(status == KVA_OK, "%s", kva_error_line(&error, text, sizeof text));
+        free(line);
         measured->n_models++;
         if (json_object_get(row, "after_prefill") != NULL)
             return row;
-        json_decref(row);
     }
     return NULL;
 }
@@ -74,6 +70,16 @@ static inline uint64_t measured_count(const json_t *row, const char *key, uint64
 static inline const char *measured_text(const json_t *row, const char *key)
 {
     return json_string_value(json_object_get(row, key));
+}
+
+// The engine's growing caches say no to what nobody measured.
+static inline void measured_refused(struct kva_atlas *atlas, const struct kva_model *model,
+                                    struct kva_deployment deployment, enum kva_status want)
+{
+    struct kva_plan *plan;
+    struct kva_error error = {0};
+    ck_assert_int_eq(kva_plan_make(atlas, model, &deployment, &plan, &error), want);
+    ck_assert_str_ne(error.text, "");
 }
 
 // The layers that hold anything, in order: their bytes are those of `list` that are not 0. logical: what the engine

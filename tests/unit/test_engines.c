@@ -303,9 +303,5 @@ int main(void)
     tcase_add_test(rest, test_lines_are_rendered_as_engines_print);
     suite_add_tcase(suite, files);
     suite_add_tcase(suite, rest);
-    if (kva_atlas_open(NULL, &atlas, NULL) != KVA_OK)
-        return EXIT_FAILURE;
-    const int result = unit_run(suite);
-    kva_atlas_close(atlas);
-    return result;
+    return unit_run_on(suite, &atlas);
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "gguf_meta.h"
+#include "jsonl.h"
 #include "model/arch.h"
 #include "unit.h"
 
@@ -33,17 +34,13 @@ START_TEST(a_header_plans_as_the_config_of_the_same_model)
 {
     struct kva_atlas *atlas;
     char path[64] = "/tmp/kva-gguf-XXXXXX";
-    static char line[65536];
     ck_assert_int_eq(kva_atlas_open(NULL, &atlas, NULL), KVA_OK);
     int handle = mkstemp(path);
     ck_assert_int_ge(handle, 0);
     close(handle);
-    FILE *file = fopen(TEST_DATA "/gguf-headers.jsonl", "r");
-    ck_assert_ptr_nonnull(file);
+    FILE *file = jsonl_open(TEST_DATA "/gguf-headers.jsonl");
     size_t checked = 0;
-    while (fgets(line, sizeof line, file) != NULL) {
-        json_t *record = json_loads(line, 0, NULL);
-        ck_assert_ptr_nonnull(record);
+    for (json_t *record; (record = jsonl_next(file)) != NULL; json_decref(record)) {
         const char *name = json_string_value(json_object_get(record, "model"));
         save_meta(json_object_get(record, "meta"), path);
         struct kva_model *gguf = unit_open(atlas, path, NULL), *config = unit_open(atlas, name, NULL);
@@ -51,7 +48,6 @@ START_TEST(a_header_plans_as_the_config_of_the_same_model)
         checked++;
         kva_model_close(gguf);
         kva_model_close(config);
-        json_decref(record);
     }
     fclose(file);
     unlink(path);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "gguf_meta.h"
+#include "jsonl.h"
 #include "model/arch.h"
 #include "unit.h"
 
@@ -115,13 +116,10 @@ START_TEST(layers_are_those_that_llamacpp_counted)
     int handle = mkstemp(path);
     ck_assert_int_ge(handle, 0);
     close(handle);
-    FILE *file = fopen(TEST_DATA "/llamacpp-layers.jsonl", "r");
-    ck_assert_ptr_nonnull(file);
-    static char line[65536];
+    FILE *file = jsonl_open(TEST_DATA "/llamacpp-layers.jsonl");
     size_t checked = 0;
-    while (fgets(line, sizeof line, file) != NULL) {
-        json_t *record = json_loads(line, 0, NULL), *meta = json_object_get(record, "meta");
-        ck_assert_ptr_nonnull(record);
+    for (json_t *record; (record = jsonl_next(file)) != NULL; json_decref(record)) {
+        json_t *meta = json_object_get(record, "meta");
         const char *name = json_string_value(json_object_get(record, "model"));
         const char *engine = json_string_value(json_object_get(record, "engine"));
         const char *architecture = json_string_value(json_object_get(meta, "general.architecture"));
@@ -141,7 +139,6 @@ START_TEST(layers_are_those_that_llamacpp_counted)
                           (unsigned long long)bytes, (long long)json_integer_value(exact));
         checked++;
         kva_model_close(model);
-        json_decref(record);
     }
     fclose(file);
     unlink(path);

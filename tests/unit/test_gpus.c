@@ -209,9 +209,5 @@ int main(void)
     tcase_add_test(cases, a_budget_that_vllm_printed);
     tcase_add_test(cases, a_gpu_whose_memory_nobody_knows_needs_a_number);
     suite_add_tcase(suite, cases);
-    if (kva_atlas_open(NULL, &atlas, NULL) != KVA_OK)
-        return EXIT_FAILURE;
-    const int failed = unit_run(suite);
-    kva_atlas_close(atlas);
-    return failed;
+    return unit_run_on(suite, &atlas);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "gguf_meta.h"
+#include "jsonl.h"
 #include "unit.h"
 
 #define RECORDS TEST_DATA "/engines/llamacpp-allocations.jsonl"
@@ -153,15 +154,10 @@ static void check_record(const json_t *record, struct tally *tally)
 
 START_TEST(contexts_are_those_that_llamacpp_made)
 {
-    static char line[65536];
     struct tally tally = {0};
-    FILE *file = fopen(RECORDS, "r");
-    ck_assert_ptr_nonnull(file);
-    while (fgets(line, sizeof line, file) != NULL) {
-        json_t *record = json_loads(line, 0, NULL);
-        ck_assert_ptr_nonnull(record);
+    FILE *file = jsonl_open(RECORDS);
+    for (json_t *record; (record = jsonl_next(file)) != NULL; json_decref(record)) {
         check_record(record, &tally);
-        json_decref(record);
     }
     fclose(file);
     for (size_t m = 0; m < MODELS; m++)
@@ -249,13 +245,9 @@ START_TEST(a_header_plans_as_its_config)
 {
     static const char *const RELEASES[] = {"b5415", "b5640", "b6122",  "b6673", "b7347",
                                            "b7698", "b8390", "v0.4.0", "v0.5.0"};
-    static char line[65536];
-    FILE *file = fopen(TEST_DATA "/gguf-headers.jsonl", "r");
+    FILE *file = jsonl_open(TEST_DATA "/gguf-headers.jsonl");
     size_t models_compared = 0, plans = 0;
-    ck_assert_ptr_nonnull(file);
-    while (fgets(line, sizeof line, file) != NULL) {
-        json_t *record = json_loads(line, 0, NULL);
-        ck_assert_ptr_nonnull(record);
+    for (json_t *record; (record = jsonl_next(file)) != NULL; json_decref(record)) {
         const char *name = json_string_value(json_object_get(record, "model"));
         save_meta(json_object_get(record, "meta"), header);
         struct kva_model *gguf = unit_open(atlas, header, NULL), *config = unit_open(atlas, name, NULL);
@@ -279,7 +271,6 @@ START_TEST(a_header_plans_as_its_config)
         models_compared++;
         kva_model_close(gguf);
         kva_model_close(config);
-        json_decref(record);
     }
     fclose(file);
     ck_assert_uint_gt(models_compared, 80);

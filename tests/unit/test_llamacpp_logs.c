@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "gguf_meta.h"
+#include "jsonl.h"
 #include "unit.h"
 
 static struct kva_model *open_model(struct kva_atlas *atlas, const json_t *record, const char *header)
@@ -117,7 +118,6 @@ static void check_record(struct kva_atlas *atlas, const json_t *record, const ch
 
 START_TEST(logs_are_reproduced)
 {
-    static char line[65536];
     struct kva_atlas *atlas;
     char header[] = "/tmp/kva-llamacpp-log-XXXXXX";
     size_t reproduced = 0, skipped = 0;
@@ -125,18 +125,14 @@ START_TEST(logs_are_reproduced)
     int handle = mkstemp(header);
     ck_assert_int_ge(handle, 0);
     close(handle);
-    FILE *file = fopen(TEST_DATA "/engines/llamacpp-logs.jsonl", "r");
-    ck_assert_ptr_nonnull(file);
-    while (fgets(line, sizeof line, file) != NULL) {
-        json_t *record = json_loads(line, 0, NULL);
-        ck_assert_ptr_nonnull(record);
+    FILE *file = jsonl_open(TEST_DATA "/engines/llamacpp-logs.jsonl");
+    for (json_t *record; (record = jsonl_next(file)) != NULL; json_decref(record)) {
         if (json_object_get(record, "skipped") != NULL)
             skipped++;
         else {
             check_record(atlas, record, header);
             reproduced++;
         }
-        json_decref(record);
     }
     fclose(file);
     unlink(header);

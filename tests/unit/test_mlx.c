@@ -155,30 +155,25 @@ START_TEST(gemma_3_27b_after_5000_and_1000_tokens)
 }
 END_TEST
 
-static void refused(struct kva_atlas *atlas, const struct kva_model *model, struct kva_deployment deployment,
-                    enum kva_status want)
-{
-    struct kva_plan *plan;
-    struct kva_error error = {0};
-    ck_assert_int_eq(kva_plan_make(atlas, model, &deployment, &plan, &error), want);
-    ck_assert_str_ne(error.text, "");
-}
-
 START_TEST(what_is_not_known_is_refused)
 {
     struct kva_atlas *atlas;
     ck_assert_int_eq(kva_atlas_open(NULL, &atlas, NULL), KVA_OK);
     struct kva_model *gemma = unit_open(atlas, "google/gemma-3-27b-it", NULL);
-    refused(atlas, gemma, (struct kva_deployment){.engine = "mlx-lm", .context = 8192, .kv_bits = 4}, KVA_REFUSED);
-    refused(atlas, gemma, (struct kva_deployment){.engine = "mlx-lm", .context = 8192, .tp = 2}, KVA_REFUSED);
-    refused(atlas, gemma, (struct kva_deployment){.engine = "mlx-lm", .context = 8192, .kv_type = "fp8"},
-            KVA_BAD_INPUT);
-    refused(atlas, gemma, (struct kva_deployment){.engine = "mlx-lm", .context = 10, .prompt = 11}, KVA_BAD_INPUT);
-    refused(atlas, gemma, (struct kva_deployment){.engine = "mlx-lm@0.20.1", .context = 8192}, KVA_REFUSED);
-    refused(atlas, gemma, (struct kva_deployment){.engine = "mlx-lm", .context = UINT64_C(1) << 40, .batch_tokens = 1},
-            KVA_BAD_INPUT);
-    refused(atlas, gemma, (struct kva_deployment){.engine = "mlx-lm", .context = 8192, .sequences = UINT64_C(1) << 60},
-            KVA_BAD_INPUT);
+    measured_refused(atlas, gemma, (struct kva_deployment){.engine = "mlx-lm", .context = 8192, .kv_bits = 4},
+                     KVA_REFUSED);
+    measured_refused(atlas, gemma, (struct kva_deployment){.engine = "mlx-lm", .context = 8192, .tp = 2}, KVA_REFUSED);
+    measured_refused(atlas, gemma, (struct kva_deployment){.engine = "mlx-lm", .context = 8192, .kv_type = "fp8"},
+                     KVA_BAD_INPUT);
+    measured_refused(atlas, gemma, (struct kva_deployment){.engine = "mlx-lm", .context = 10, .prompt = 11},
+                     KVA_BAD_INPUT);
+    measured_refused(atlas, gemma, (struct kva_deployment){.engine = "mlx-lm@0.20.1", .context = 8192}, KVA_REFUSED);
+    measured_refused(atlas, gemma,
+                     (struct kva_deployment){.engine = "mlx-lm", .context = UINT64_C(1) << 40, .batch_tokens = 1},
+                     KVA_BAD_INPUT);
+    measured_refused(atlas, gemma,
+                     (struct kva_deployment){.engine = "mlx-lm", .context = 8192, .sequences = UINT64_C(1) << 60},
+                     KVA_BAD_INPUT);
     kva_model_close(gemma);
     kva_atlas_close(atlas);
 }

@@ -22,23 +22,6 @@ static void teardown(void)
     "\"qk_rope_head_dim\":64,\"qk_nope_head_dim\":128,\"v_head_dim\":128,\"index_head_dim\":128,"                      \
     "\"max_position_embeddings\":163840,\"torch_dtype\":\"bfloat16\"}"
 
-#define GEMMA4_E4B                                                                                                     \
-    "{\"architectures\":[\"Gemma4ForConditionalGeneration\"],\"model_type\":\"gemma4\",\"text_config\":{"              \
-    "\"model_type\":\"gemma4_text\",\"num_hidden_layers\":42,\"num_kv_shared_layers\":18,\"hidden_size\":2560,"        \
-    "\"num_attention_heads\":8,\"num_key_value_heads\":2,\"head_dim\":256,\"global_head_dim\":512,"                    \
-    "\"sliding_window\":512,\"max_position_embeddings\":131072,\"dtype\":\"bfloat16\",\"layer_types\":[" GEMMA4_SIX    \
-    "," GEMMA4_SIX "," GEMMA4_SIX "," GEMMA4_SIX "," GEMMA4_SIX "," GEMMA4_SIX "," GEMMA4_SIX "]}}"
-#define GEMMA4_SIX                                                                                                     \
-    "\"sliding_attention\",\"sliding_attention\",\"sliding_attention\",\"sliding_attention\",\"sliding_attention\","   \
-    "\"full_attention\""
-
-#define QWEN3_NEXT                                                                                                     \
-    "{\"architectures\":[\"Qwen3NextForCausalLM\"],\"model_type\":\"qwen3_next\",\"num_hidden_layers\":48,"            \
-    "\"hidden_size\":2048,\"num_attention_heads\":16,\"num_key_value_heads\":2,\"head_dim\":256,"                      \
-    "\"full_attention_interval\":4,\"linear_num_key_heads\":16,\"linear_num_value_heads\":32,"                         \
-    "\"linear_key_head_dim\":128,\"linear_value_head_dim\":128,\"linear_conv_kernel_dim\":4,"                          \
-    "\"max_position_embeddings\":262144,\"torch_dtype\":\"bfloat16\"}"
-
 #define NEMOTRON_NANO_9B                                                                                               \
     "{\"architectures\":[\"NemotronHForCausalLM\"],\"model_type\":\"nemotron_h\",\"num_hidden_layers\":56,"            \
     "\"hidden_size\":4480,\"num_attention_heads\":40,\"num_key_value_heads\":8,\"head_dim\":128,"                      \
@@ -65,32 +48,10 @@ static void teardown(void)
 
 // ---------------------------------------------------------------- lines
 
-struct line {
-    const char *model, *engine, *flags, *line;
-};
-
-static void check_lines(const struct line *lines, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        struct kva_model *model = unit_model(atlas, lines[i].model);
-        struct kva_error error = {0};
-        struct kva_plan *plan;
-        char room[512], shown[2048];
-        const enum kva_status status =
-            unit_try(atlas, model, lines[i].engine, lines[i].flags, room, sizeof room, &plan, &error);
-        ck_assert_msg(status == KVA_OK, "%s, %s: %s", lines[i].model, lines[i].engine, error.text);
-        unit_show_prints(plan, shown, sizeof shown);
-        ck_assert_msg(unit_prints(plan, lines[i].line), "%s, %s %s prints\n%snot\n%s", lines[i].model, lines[i].engine,
-                      lines[i].flags, shown, lines[i].line);
-        kva_plan_free(plan);
-        kva_model_close(model);
-    }
-}
-
 // 40 GiB of budget. cell = bytes of one token: tokens = floor(2^30 x 40 / cell), to whole pages.
 START_TEST(test_tokens_of_a_budget)
 {
-    static const struct line LINES[] = {
+    static const struct unit_line LINES[] = {
         // 32 layers x 8 x 256 x 2 = 131,072
         {"meta-llama/Llama-3.1-8B-Instruct", "sglang@0.5.16", "--kv-bytes=40GiB",
          "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 327680, K size: 20.00 GB, V size: 20.00 GB"},
@@ -126,13 +87,13 @@ START_TEST(test_tokens_of_a_budget)
         {"google/gemma-3-27b-it", "sglang@0.5.16", "--kv-bytes=40GiB",
          "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 84562, K size: 20.00 GB, V size: 20.00 GB"},
     };
-    check_lines(LINES, sizeof LINES / sizeof *LINES);
+    unit_check_lines(atlas, LINES, sizeof LINES / sizeof *LINES);
 }
 END_TEST
 
 START_TEST(test_pools_of_windowed_layers)
 {
-    static const struct line LINES[] = {
+    static const struct unit_line LINES[] = {
         // 18 x 2048 + 0.8 x 18 x 2048 = 66,355.2
         {"openai/gpt-oss-120b", "sglang@0.5.16", "--kv-bytes=40GiB",
          "Use sliding window memory pool. full_layer_tokens=647269, swa_layer_tokens=517815"},
@@ -173,7 +134,7 @@ START_TEST(test_pools_of_windowed_layers)
         {"XiaomiMiMo/MiMo-V2-Flash", "sglang@0.5.8", "--max-total-tokens=314368 --tp=4 --page-size=64",
          "KV Cache is allocated. #tokens: 300288, K size: 8.38 GB, V size: 5.59 GB"},
     };
-    check_lines(LINES, sizeof LINES / sizeof *LINES);
+    unit_check_lines(atlas, LINES, sizeof LINES / sizeof *LINES);
 }
 END_TEST
 
@@ -181,7 +142,7 @@ END_TEST
 START_TEST(test_windowed_pool_sized_by_requests)
 {
 #define CAP "--kv-bytes=40GiB --max-running-requests=64 --disable-radix-cache --chunked-prefill-size=8192 "
-    static const struct line LINES[] = {
+    static const struct unit_line LINES[] = {
         {"openai/gpt-oss-120b", "sglang@0.5.14", CAP "--page-size=1",
          "SWAKVPool mem usage: 40.00 GB, swa size: 32833, full size: 1132251"},
         {"openai/gpt-oss-120b", "sglang@0.5.14", CAP "--page-size=64",
@@ -196,7 +157,7 @@ START_TEST(test_windowed_pool_sized_by_requests)
         {"openai/gpt-oss-120b", "sglang@0.5.13", CAP "--page-size=1",
          "SWAKVPool mem usage: 40.00 GB, swa size: 517815, full size: 647269"},
     };
-    check_lines(LINES, sizeof LINES / sizeof *LINES);
+    unit_check_lines(atlas, LINES, sizeof LINES / sizeof *LINES);
 }
 END_TEST
 
@@ -206,7 +167,7 @@ START_TEST(test_deepseek_v4)
 {
 #define V4 "--context-length=1048576 --kv-bytes=120GiB"
 #define FLASH "deepseek-ai/DeepSeek-V4-Flash"
-    static const struct line LINES[] = {
+    static const struct unit_line LINES[] = {
         {FLASH, "sglang@0.5.12", V4,
          "DSV4 pool sizes: full=8104960, swa=810496, c4=2026240, c128=63320, c4_state=50656, c128_state=810496"},
         {FLASH, "sglang@0.5.15", V4,
@@ -230,13 +191,13 @@ START_TEST(test_deepseek_v4)
          V4 " --chunked-prefill-size=8192 --max-running-requests=64 --tp=4 --dp=4 --enable-dp-attention",
          "DSV4 pool sizes: full=32556032, swa=53504, c4=8139008, c128=254344, c4_state=1672, c128_state=0"},
     };
-    check_lines(LINES, sizeof LINES / sizeof *LINES);
+    unit_check_lines(atlas, LINES, sizeof LINES / sizeof *LINES);
 }
 END_TEST
 
 START_TEST(test_states)
 {
-    static const struct line LINES[] = {
+    static const struct unit_line LINES[] = {
         // a slot: 36 x (8192 x 3 x 2 + 32 x 128 x 128 x 4) = 77,266,944; 0.9 / 1.9 of 40 GiB hold 263, one of them for
         // padding since 0.5.17; 12 layers x 2 x 256 x 2 x 2 = 24,576 a token
         {QWEN3_NEXT, "sglang@0.5.16", "--kv-bytes=40GiB",
@@ -258,14 +219,14 @@ START_TEST(test_states)
         {NEMOTRON_NANO_9B, "sglang@0.5.16", "--max-total-tokens=2618868",
          "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 2618868, K size: 19.98 GB, V size: 19.98 GB"},
     };
-    check_lines(LINES, sizeof LINES / sizeof *LINES);
+    unit_check_lines(atlas, LINES, sizeof LINES / sizeof *LINES);
 }
 END_TEST
 
 // Lines of real logs, from the tokens that they print.
 START_TEST(test_real_logs)
 {
-    static const struct line LINES[] = {
+    static const struct unit_line LINES[] = {
         {"meta-llama/Llama-3.1-8B-Instruct", "sglang@0.4.6", "--max-total-tokens=442750",
          "KV Cache is allocated. #tokens: 442750, K size: 27.02 GB, V size: 27.02 GB"},
         {"Qwen/Qwen2.5-0.5B", "sglang@0.5.8", "--max-total-tokens=20480",
@@ -312,7 +273,7 @@ START_TEST(test_real_logs)
          "--speculative-num-draft-tokens=4 --draft-layers=1",
          "KV Cache is allocated. #tokens: 262144, K size: 0.13 GB, V size: 0.13 GB"},
     };
-    check_lines(LINES, sizeof LINES / sizeof *LINES);
+    unit_check_lines(atlas, LINES, sizeof LINES / sizeof *LINES);
 }
 END_TEST
 
@@ -320,12 +281,7 @@ END_TEST
 
 static struct kva_plan *plan_of(const struct kva_model *model, const char *engine, const char *flags)
 {
-    static char room[512];
-    struct kva_error error = {0};
-    struct kva_plan *plan;
-    const enum kva_status status = unit_try(atlas, model, engine, flags, room, sizeof room, &plan, &error);
-    ck_assert_msg(status == KVA_OK, "%s %s: %s", engine, flags, error.text);
-    return plan;
+    return unit_plan(atlas, model, engine, flags);
 }
 
 static uint64_t layers_bytes(const struct kva_plan *plan)
@@ -571,11 +527,7 @@ END_TEST
 
 START_TEST(test_refusals)
 {
-    static const struct {
-        const char *model, *engine, *flags;
-        enum kva_status status;
-        const char *says;
-    } CASES[] = {
+    static const struct unit_refusal CASES[] = {
         {JAMBA, "sglang@0.5.16", "", KVA_REFUSED, "not among the architectures"},
         {QWEN3_NEXT, "sglang@0.5.2", "", KVA_REFUSED, "was not read"},
         {QWEN3_NEXT, "sglang@0.5.16", "--pp=2", KVA_REFUSED, "several stages"},
@@ -604,17 +556,7 @@ START_TEST(test_refusals)
         {"meta-llama/Llama-3.1-8B-Instruct", "sglang@0.5.24", "", KVA_REFUSED, "newer"},
         {"meta-llama/Llama-3.1-8B-Instruct", "sglang@main", "", KVA_REFUSED, "not a version"},
     };
-    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        struct kva_model *model = unit_model(atlas, CASES[i].model);
-        struct kva_error error = {0};
-        struct kva_plan *plan = NULL;
-        char room[512];
-        const enum kva_status status =
-            unit_try(atlas, model, CASES[i].engine, CASES[i].flags, room, sizeof room, &plan, &error);
-        ck_assert_msg(status == CASES[i].status && strstr(error.text, CASES[i].says) != NULL, "%s %s %s: %d %s",
-                      CASES[i].model, CASES[i].engine, CASES[i].flags, status, error.text);
-        kva_model_close(model);
-    }
+    unit_check_refusals(atlas, CASES, sizeof CASES / sizeof *CASES);
 }
 END_TEST
 

@@ -166,15 +166,6 @@ START_TEST(a_window_is_a_view_of_the_whole_prompt)
 }
 END_TEST
 
-static void refused(struct kva_atlas *atlas, const struct kva_model *model, struct kva_deployment deployment,
-                    enum kva_status want)
-{
-    struct kva_plan *plan;
-    struct kva_error error = {0};
-    ck_assert_int_eq(kva_plan_make(atlas, model, &deployment, &plan, &error), want);
-    ck_assert_str_ne(error.text, "");
-}
-
 START_TEST(what_is_not_known_is_refused)
 {
     struct kva_atlas *atlas;
@@ -182,17 +173,21 @@ START_TEST(what_is_not_known_is_refused)
     struct kva_model *gemma = unit_open(atlas, "google/gemma-3-27b-it", NULL);
     struct kva_model *flash = unit_open(atlas, "microsoft/Phi-4-mini-flash-reasoning", NULL);
     const char *engine = "transformers@5.17.0";
-    refused(atlas, flash, (struct kva_deployment){.engine = engine, .context = 8192}, KVA_REFUSED);
-    refused(atlas, gemma, (struct kva_deployment){.engine = "transformers@4.41.2", .context = 8192}, KVA_REFUSED);
-    refused(atlas, gemma, (struct kva_deployment){.engine = "transformers@4.40.0", .context = 8192}, KVA_REFUSED);
-    refused(atlas, gemma,
-            (struct kva_deployment){.engine = engine, .context = 8192, .cache_implementation = "quantized"},
-            KVA_REFUSED);
-    refused(atlas, gemma, (struct kva_deployment){.engine = engine, .context = 8192, .cache_implementation = "paged"},
-            KVA_BAD_INPUT);
-    refused(atlas, gemma, (struct kva_deployment){.engine = engine, .context = 8192, .tp = 8}, KVA_REFUSED);
-    refused(atlas, gemma, (struct kva_deployment){.engine = engine, .context = 8192, .kv_type = "fp8"}, KVA_BAD_INPUT);
-    refused(atlas, gemma, (struct kva_deployment){.engine = engine, .context = UINT64_MAX - 1}, KVA_BAD_INPUT);
+    measured_refused(atlas, flash, (struct kva_deployment){.engine = engine, .context = 8192}, KVA_REFUSED);
+    measured_refused(atlas, gemma, (struct kva_deployment){.engine = "transformers@4.41.2", .context = 8192},
+                     KVA_REFUSED);
+    measured_refused(atlas, gemma, (struct kva_deployment){.engine = "transformers@4.40.0", .context = 8192},
+                     KVA_REFUSED);
+    measured_refused(atlas, gemma,
+                     (struct kva_deployment){.engine = engine, .context = 8192, .cache_implementation = "quantized"},
+                     KVA_REFUSED);
+    measured_refused(atlas, gemma,
+                     (struct kva_deployment){.engine = engine, .context = 8192, .cache_implementation = "paged"},
+                     KVA_BAD_INPUT);
+    measured_refused(atlas, gemma, (struct kva_deployment){.engine = engine, .context = 8192, .tp = 8}, KVA_REFUSED);
+    measured_refused(atlas, gemma, (struct kva_deployment){.engine = engine, .context = 8192, .kv_type = "fp8"},
+                     KVA_BAD_INPUT);
+    measured_refused(atlas, gemma, (struct kva_deployment){.engine = engine, .context = UINT64_MAX - 1}, KVA_BAD_INPUT);
     kva_model_close(flash);
     kva_model_close(gemma);
     kva_atlas_close(atlas);

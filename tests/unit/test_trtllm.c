@@ -26,57 +26,17 @@ static void teardown(void)
     "\"num_attention_heads\":40,\"num_key_value_heads\":10,\"max_position_embeddings\":16384,"                         \
     "\"torch_dtype\":\"bfloat16\"}"
 
-#define QWEN3_NEXT                                                                                                     \
-    "{\"architectures\":[\"Qwen3NextForCausalLM\"],\"model_type\":\"qwen3_next\",\"num_hidden_layers\":48,"            \
-    "\"hidden_size\":2048,\"num_attention_heads\":16,\"num_key_value_heads\":2,\"head_dim\":256,"                      \
-    "\"full_attention_interval\":4,\"linear_num_key_heads\":16,\"linear_num_value_heads\":32,"                         \
-    "\"linear_key_head_dim\":128,\"linear_value_head_dim\":128,\"linear_conv_kernel_dim\":4,"                          \
-    "\"mamba_ssm_dtype\":\"float32\",\"max_position_embeddings\":262144,\"torch_dtype\":\"bfloat16\"}"
-
-#define GEMMA4_SIX                                                                                                     \
-    "\"sliding_attention\",\"sliding_attention\",\"sliding_attention\",\"sliding_attention\",\"sliding_attention\","   \
-    "\"full_attention\""
-#define GEMMA4_E4B                                                                                                     \
-    "{\"architectures\":[\"Gemma4ForConditionalGeneration\"],\"model_type\":\"gemma4\",\"text_config\":{"              \
-    "\"model_type\":\"gemma4_text\",\"num_hidden_layers\":42,\"num_kv_shared_layers\":18,\"hidden_size\":2560,"        \
-    "\"num_attention_heads\":8,\"num_key_value_heads\":2,\"head_dim\":256,\"global_head_dim\":512,"                    \
-    "\"sliding_window\":512,\"max_position_embeddings\":131072,\"dtype\":\"bfloat16\",\"layer_types\":[" GEMMA4_SIX    \
-    "," GEMMA4_SIX "," GEMMA4_SIX "," GEMMA4_SIX "," GEMMA4_SIX "," GEMMA4_SIX "," GEMMA4_SIX "]}}"
-
 // ---------------------------------------------------------------- plans
 
 static struct kva_plan *plan_of(const struct kva_model *model, const char *engine, const char *flags)
 {
-    static char room[512];
-    struct kva_error error = {0};
-    struct kva_plan *plan;
-    const enum kva_status status = unit_try(atlas, model, engine, flags, room, sizeof room, &plan, &error);
-    ck_assert_msg(status == KVA_OK, "%s %s: %s", engine, flags, error.text);
-    return plan;
-}
-
-struct line {
-    const char *model, *engine, *flags, *line;
-};
-
-static void check_lines(const struct line *lines, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        struct kva_model *model = unit_model(atlas, lines[i].model);
-        struct kva_plan *plan = plan_of(model, lines[i].engine, lines[i].flags);
-        char shown[2048];
-        unit_show_prints(plan, shown, sizeof shown);
-        ck_assert_msg(unit_prints(plan, lines[i].line), "%s, %s %s prints\n%snot\n%s", lines[i].model, lines[i].engine,
-                      lines[i].flags, shown, lines[i].line);
-        kva_plan_free(plan);
-        kva_model_close(model);
-    }
+    return unit_plan(atlas, model, engine, flags);
 }
 
 // 40 GiB: blocks = floor(floor(bytes / bytes of a token) / 32)
 START_TEST(test_blocks_of_a_budget)
 {
-    static const struct line LINES[] = {
+    static const struct unit_line LINES[] = {
         {"meta-llama/Llama-3.1-8B-Instruct", "tensorrt-llm@1.0.0", "--kv-bytes=40GiB",
          "[MemUsageChange] Allocated 40.00 GiB for max tokens in paged KV cache (327680)."},
         {"meta-llama/Llama-3.1-8B-Instruct", "tensorrt-llm@1.2.0", "--kv-bytes=40GiB --kv-cache-dtype=fp8",
@@ -117,14 +77,14 @@ START_TEST(test_blocks_of_a_budget)
         {"openai/gpt-oss-120b", "tensorrt-llm@1.3.0rc29", "--kv-bytes=40GiB --max-batch-size=64",
          "KV cache manager v2 device quota set to 40.0GiB"},
     };
-    check_lines(LINES, sizeof LINES / sizeof *LINES);
+    unit_check_lines(atlas, LINES, sizeof LINES / sizeof *LINES);
 }
 END_TEST
 
 // Lines of real logs, from the tokens that they print.
 START_TEST(test_real_logs)
 {
-    static const struct line LINES[] = {
+    static const struct unit_line LINES[] = {
         {"moonshotai/Kimi-K2.5", "tensorrt-llm@1.3.0rc9",
          "--max-tokens=5073376 --kv-cache-dtype=fp8 --max-seq-len=262144",
          "Max KV cache blocks per sequence: 8192 [window size=262144], tokens per block=32, primary blocks=158543, "
@@ -146,7 +106,7 @@ START_TEST(test_real_logs)
         {"openai/gpt-oss-120b", "tensorrt-llm@1.1.0", "--max-seq-len=131072 --max-tokens=8224",
          "Attention window size 131072 exceeds upper bound 8224 for available blocks. Reducing to 8224."},
     };
-    check_lines(LINES, sizeof LINES / sizeof *LINES);
+    unit_check_lines(atlas, LINES, sizeof LINES / sizeof *LINES);
 }
 END_TEST
 
@@ -313,11 +273,7 @@ END_TEST
 
 START_TEST(test_refusals)
 {
-    static const struct {
-        const char *model, *engine, *flags;
-        enum kva_status status;
-        const char *says;
-    } CASES[] = {
+    static const struct unit_refusal CASES[] = {
         {"meta-llama/Llama-3.1-8B-Instruct", "tensorrt-llm@1.2.0", "--manager=v2", KVA_REFUSED, "not known to have"},
         {"meta-llama/Llama-3.1-8B-Instruct", "tensorrt-llm@1.2.0", "--manager=v3", KVA_BAD_INPUT, "v1, v2 and auto"},
         {"meta-llama/Llama-3.1-8B-Instruct", "tensorrt-llm@1.2.0", "--tokens-per-block=48", KVA_BAD_INPUT,
@@ -348,17 +304,7 @@ START_TEST(test_refusals)
          "lies between 1.3.0rc9 and 1.3.0rc29"},
         {"meta-llama/Llama-3.1-8B-Instruct", "tensorrt-llm@1.4.0rc1", "", KVA_REFUSED, "newer"},
     };
-    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        struct kva_model *model = unit_model(atlas, CASES[i].model);
-        struct kva_error error = {0};
-        struct kva_plan *plan = NULL;
-        char room[512];
-        const enum kva_status status =
-            unit_try(atlas, model, CASES[i].engine, CASES[i].flags, room, sizeof room, &plan, &error);
-        ck_assert_msg(status == CASES[i].status && strstr(error.text, CASES[i].says) != NULL, "%s %s %s: %d %s",
-                      CASES[i].model, CASES[i].engine, CASES[i].flags, status, error.text);
-        kva_model_close(model);
-    }
+    unit_check_refusals(atlas, CASES, sizeof CASES / sizeof *CASES);
 }
 END_TEST
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "jsonl.h"
 #include "unit.h"
 
 enum { MODELS = 64, LAYERS = 64, MANY = 16384 };
@@ -256,23 +257,19 @@ static void check_row(const json_t *row)
 
 START_TEST(planner_of_every_release)
 {
-    static char line[65536];
     size_t compared = 0, left_out = 0;
     ck_assert_int_eq(kva_atlas_open(NULL, &atlas, NULL), KVA_OK);
-    FILE *file = fopen(TEST_DATA "/engines/vllm-golden.jsonl", "r");
-    ck_assert_ptr_nonnull(file);
-    while (fgets(line, sizeof line, file) != NULL) {
-        json_t *row = json_loads(line, 0, NULL);
-        ck_assert_ptr_nonnull(row);
+    FILE *file = jsonl_open(TEST_DATA "/engines/vllm-golden.jsonl");
+    for (json_t *row; (row = jsonl_next(file)) != NULL; json_decref(row)) {
         if (is_left_out(row))
             left_out++;
         else {
             check_row(row);
             compared++;
         }
-        json_decref(row);
     }
     fclose(file);
+    kva_atlas_close(atlas);
     ck_assert_uint_eq(compared, 917);
     ck_assert_uint_eq(left_out, 11);
 }

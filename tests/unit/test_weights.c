@@ -215,6 +215,28 @@ START_TEST(modules_that_are_not_converted_stay)
 }
 END_TEST
 
+#define AWQ "{\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": 128, \"modules_to_not_convert\": "
+#define AWQ_BUT(pattern) LLAMA_8B AWQ "[\"re:" pattern "\"]}}"
+
+// compressed-tensors' match_name: re.match, from the beginning of the module's name.
+START_TEST(patterns_are_read_as_python_reads_them)
+{
+    const uint64_t all = quantized_bytes(AWQ_BUT("nothing")), n = UINT64_C(14336) * 4096,
+                   saved = 2 * n - (n / 2 + n / 128 * 2 + n / 128 / 2);
+    ck_assert_uint_eq(quantized_bytes(AWQ_BUT(".*down_proj")), all + 32 * saved);
+    ck_assert_uint_eq(quantized_bytes(AWQ_BUT(".*down_proj$")), all + 32 * saved);
+    ck_assert_uint_eq(quantized_bytes(AWQ_BUT("down_proj")), all);  // no name begins so
+    ck_assert_uint_eq(quantized_bytes(AWQ_BUT("model\\\\.layers\\\\.\\\\d\\\\.mlp\\\\.down_proj")), all + 10 * saved);
+    ck_assert_uint_eq(quantized_bytes(AWQ_BUT("model.layers.(?:3|30).mlp.down_proj")), all + 2 * saved);
+    // look-ahead, laziness, repetitions in braces, a class with a backslash, what no brackets close
+    static const char *const UNREAD[] = {AWQ_BUT("(?!model).*"), AWQ_BUT(".*?proj"), AWQ_BUT("(a{1,200}){1,200}"),
+                                         AWQ_BUT("[\\\\d]"),     AWQ_BUT("(down"),   AWQ_BUT("\\\\bmlp"),
+                                         AWQ_BUT("[down")};
+    for (size_t i = 0; i < sizeof UNREAD / sizeof *UNREAD; i++)
+        ck_assert_msg(quantized_bytes(UNREAD[i]) == KVA_UNKNOWN, "%s", UNREAD[i]);
+}
+END_TEST
+
 START_TEST(a_method_that_is_not_known_leaves_the_bytes_unknown)
 {
     static const char *const CONFIGS[] = {
@@ -295,6 +317,7 @@ int main(void)
     tcase_add_test(tests, every_tensor_of_deepseek_v3_is_counted);
     tcase_add_test(tests, published_quantized_weights_nearly);
     tcase_add_test(tests, modules_that_are_not_converted_stay);
+    tcase_add_test(tests, patterns_are_read_as_python_reads_them);
     tcase_add_test(tests, a_method_that_is_not_known_leaves_the_bytes_unknown);
     tcase_add_test(tests, a_wrapper_prefixes_its_text_tensors);
     tcase_add_test(tests, reduced_depth_keeps_the_first_layers_and_their_tensors);

@@ -42,4 +42,14 @@ static inline int unit_run(Suite *suite)
     return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+// The same with an atlas for all of its tests.
+static inline int unit_run_on(Suite *suite, struct kva_atlas **atlas)
+{
+    if (kva_atlas_open(NULL, atlas, NULL) != KVA_OK)
+        return EXIT_FAILURE;
+    const int status = unit_run(suite);
+    kva_atlas_close(*atlas);
+    return status;
+}
+
 #endif
