@@ -68,13 +68,24 @@ enum kva_status kva_class_add(struct kva_build *build, const char *name, uint64_
     return KVA_OK;
 }
 
+const char *kva_tensor_prefix(const char *prefix, const char **name)
+{
+    static const char INNER[] = "model.";
+    if (strncmp(prefix, INNER, strlen(INNER)) != 0)
+        return prefix;
+    if (strncmp(*name, INNER, strlen(INNER)) != 0)
+        return "";
+    *name += strlen(INNER);
+    return prefix;
+}
+
 static const char *tensor_name(struct kva_build *build, const struct kva_arch_tensor *from, int32_t layer)
 {
-    const char *prefix = build->tensor_prefix;
-    const char *brace = strstr(from->name, "{i}");
+    const char *name = from->name, *prefix = kva_tensor_prefix(build->tensor_prefix, &name);
+    const char *brace = strstr(name, "{i}");
     if (brace == NULL)
-        return kva_arena_printf(build->arena, "%s%s", prefix, from->name);
-    return kva_arena_printf(build->arena, "%s%.*s%d%s", prefix, (int)(brace - from->name), from->name, (int)layer,
+        return kva_arena_printf(build->arena, "%s%s", prefix, name);
+    return kva_arena_printf(build->arena, "%s%.*s%d%s", prefix, (int)(brace - name), name, (int)layer,
                             brace + strlen("{i}"));
 }
 
@@ -247,10 +258,13 @@ enum kva_status kva_tensors_expand(struct kva_build *build)
     const struct kva_arch *arch = build->arch;
     model->parameters = model->weight_bytes = KVA_UNKNOWN;
     model->weight_source = "config";
-    if (arch->n_tensors == 0)
-        return KVA_OK;
-    struct list list = {0};
+    int64_t known = arch->n_tensors > 0;
     enum kva_status status = KVA_OK;
+    if (arch->tensors_when != NULL)
+        status = kva_build_formula(build, arch->tensors_when, (int64_t)model->n_layers - 1, &known);
+    if (status != KVA_OK || known == 0)
+        return status;
+    struct list list = {0};
     for (unsigned t = 0; t < arch->n_tensors && status == KVA_OK; t++)
         if (strstr(arch->tensors[t].name, "{i}") == NULL)
             status = expand(build, &arch->tensors[t], -1, &list);
