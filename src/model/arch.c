@@ -140,6 +140,8 @@ static enum kva_status check_kinds(const struct kva_arch *arch, const struct kva
 static enum kva_status check_tensors(const struct kva_arch *arch, const struct kva_atlas_file *file,
                                      struct kva_error *error)
 {
+    if (arch->tensors_when != NULL && arch->n_tensors == 0)
+        return FAIL_AT("tensors_when", "tensors_when", "stands without `tensors`");
     for (unsigned t = 0; t < arch->n_tensors; t++) {
         const struct kva_arch_tensor *tensor = &arch->tensors[t];
         const char *brace = strpbrk(tensor->name, "{}"), *more = brace != NULL ? strpbrk(brace + 1, "{") : NULL;
@@ -265,6 +267,7 @@ static enum kva_status compile_all(const struct kva_arch *arch, struct kva_error
     }
     for (unsigned i = 0; i < arch->n_rules; i++)
         compile(&c, arch->rules[i].when);
+    compile(&c, arch->tensors_when);
     for (unsigned i = 0; i < arch->n_tensors; i++) {
         compile(&c, arch->tensors[i].when);
         compile(&c, arch->tensors[i].each);

@@ -224,6 +224,7 @@ struct kva_arch {
     struct kva_arch_mtp *mtp;
     struct kva_arch_rope *rope;  // NULL: rotation is not read, and the executor does not run it
     struct kva_arch_decoder *decoder;
+    char *tensors_when;  // formula, of the last layer: whether `tensors` are all of this config's; NULL: always
     struct kva_arch_tensor *tensors;
     unsigned n_tensors;
     char **inert;  // config keys that look relevant to the cache and are not; one line each

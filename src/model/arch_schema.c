@@ -225,6 +225,7 @@ static const cyaml_schema_field_t ARCH_FIELDS[] = {
     CYAML_FIELD_MAPPING_PTR("mtp", CYAML_FLAG_OPTIONAL, struct kva_arch, mtp, MTP_FIELDS),
     CYAML_FIELD_MAPPING_PTR("rope", CYAML_FLAG_OPTIONAL, struct kva_arch, rope, ROPE_FIELDS),
     CYAML_FIELD_MAPPING_PTR("decoder", CYAML_FLAG_OPTIONAL, struct kva_arch, decoder, DECODER_FIELDS),
+    TEXT_OPTIONAL("tensors_when", struct kva_arch, tensors_when),
     LIST_OPTIONAL("tensors", struct kva_arch, tensors, n_tensors, &TENSOR),
     NAMES("inert", CYAML_FLAG_OPTIONAL, struct kva_arch, inert, n_inert, 0),
     CYAML_FIELD_END,

@@ -70,6 +70,10 @@ enum kva_status kva_rope_read(struct kva_build *build);
 enum kva_status kva_tensors_expand(struct kva_build *build);
 enum kva_status kva_weights_read(struct kva_build *build);
 
+// How a wrapper's checkpoint writes a text tensor's name: the prefix, and *name behind it. A prefix that begins with
+// "model." stands where the name has its own, and not before a name without one (lm_head.weight).
+const char *kva_tensor_prefix(const char *prefix, const char **name);
+
 // Adds `tensors` tensors to the weight class of that name, which is made when it is new. bytes may be KVA_UNKNOWN.
 enum kva_status kva_class_add(struct kva_build *build, const char *name, uint64_t tensors, uint64_t parameters,
                               uint64_t bytes);

@@ -346,9 +346,12 @@ static bool converts(const struct kva_quantization *quantization, const char *na
                      const struct kva_tensor *tensor)
 {
     if (tensor->layer < 0 || tensor->n_dims < 2 || ends_with(name, "bias") || strstr(name, ".router.") != NULL ||
-        ends_with(name, ".mlp.gate.weight"))
+        ends_with(name, ".gate.weight") || ends_with(name, "_expert_gate.weight"))
         return false;
-    if (strcmp(weight_class, "attention") != 0 && strcmp(weight_class, "feed-forward") != 0)
+    const bool of_state = strcmp(weight_class, "state") == 0;
+    if (!of_state && strcmp(weight_class, "attention") != 0 && strcmp(weight_class, "feed-forward") != 0)
+        return false;
+    if (of_state && (tensor->n_dims != 2 || !ends_with(name, ".weight")))  // convolutions and decays stay
         return false;
     if (quantization->method->only != NULL && strstr(name, quantization->method->only) == NULL)
         return false;
@@ -400,10 +403,11 @@ bool kva_quantization_bytes(const struct kva_quantization *quantization, const c
                             const char *weight_class, struct kva_tensor *tensor)
 {
     char whole[512];
-    const char *brace = strstr(name, "{i}");
     uint64_t matrices = 1;
     if (quantization == NULL)
         return true;
+    prefix = kva_tensor_prefix(prefix, &name);
+    const char *brace = strstr(name, "{i}");
     if (brace != NULL)
         snprintf(whole, sizeof whole, "%s%.*s%d%s", prefix, (int)(brace - name), name, (int)tensor->layer, brace + 3);
     else

@@ -68,13 +68,24 @@ enum kva_status kva_class_add(struct kva_build *build, const char *name, uint64_
     return KVA_OK;
 }
 
+const char *kva_tensor_prefix(const char *prefix, const char **name)
+{
+    static const char INNER[] = "model.";
+    if (strncmp(prefix, INNER, strlen(INNER)) != 0)
+        return prefix;
+    if (strncmp(*name, INNER, strlen(INNER)) != 0)
+        return "";
+    *name += strlen(INNER);
+    return prefix;
+}
+
 static const char *tensor_name(struct kva_build *build, const struct kva_arch_tensor *from, int32_t layer)
 {
-    const char *prefix = build->tensor_prefix;
-    const char *brace = strstr(from->name, "{i}");
+    const char *name = from->name, *prefix = kva_tensor_prefix(build->tensor_prefix, &name);
+    const char *brace = strstr(name, "{i}");
     if (brace == NULL)
-        return kva_arena_printf(build->arena, "%s%s", prefix, from->name);
-    return kva_arena_printf(build->arena, "%s%.*s%d%s", prefix, (int)(brace - from->name), from->name, (int)layer,
+        return kva_arena_printf(build->arena, "%s%s", prefix, name);
+    return kva_arena_printf(build->arena, "%s%.*s%d%s", prefix, (int)(brace - name), name, (int)layer,
                             brace + strlen("{i}"));
 }
 
@@ -170,35 +181,75 @@ static bool varies(const char *formula)
     return false;
 }
 
-static bool tensor_varies(const struct kva_arch_tensor *from)
+// Whether its size can, or how many of it a layer has; whether a layer has it at all is its `when`.
+static bool size_varies(const struct kva_arch_tensor *from)
 {
-    bool found = varies(from->when) || varies(from->each);
+    bool found = varies(from->each);
     for (unsigned d = 0; d < from->n_shape; d++)
         found = found || varies(from->shape[d]);
     return found;
 }
 
+// Where a `when` holds: kept from one tensor to the next, since those of one block have the same.
+struct held {
+    const char *when;
+    enum { NOT_ASKED, NO, YES } * layers;
+};
+
+static enum kva_status hold(struct kva_build *build, const char *when, struct held *held)
+{
+    const size_t n = build->model->n_layers;
+    if (held->when != NULL && strcmp(held->when, when) == 0)
+        return KVA_OK;
+    if (held->layers == NULL)
+        held->layers = kva_arena_alloc(build->arena, n + 1, sizeof *held->layers);
+    if (held->layers == NULL)
+        return kva_build_memory(build);
+    for (size_t i = 0; i < n; i++)
+        held->layers[i] = NOT_ASKED;
+    held->when = when;
+    return KVA_OK;
+}
+
+static enum kva_status ask(struct kva_build *build, struct held *held, size_t layer, bool *holds)
+{
+    enum kva_status status = KVA_OK;
+    int64_t value;
+    if (held->layers[layer] == NOT_ASKED) {
+        status = kva_build_formula(build, held->when, (int64_t)layer, &value);
+        if (status == KVA_OK)
+            held->layers[layer] = value != 0 ? YES : NO;
+    }
+    *holds = held->layers[layer] == YES;
+    return status;
+}
+
 // The same tensor of every layer that has it, counted without writing the list.
-static enum kva_status count_layers(struct kva_build *build, const struct kva_arch_tensor *from)
+static enum kva_status count_layers(struct kva_build *build, const struct kva_arch_tensor *from, struct held *held)
 {
     const struct kva_model *model = build->model;
+    const bool asks = varies(from->when);
     struct kva_tensor tensor;
     uint64_t elements, n = 0;
     int32_t layer = -1;
     bool wanted;
     const char *kind = NULL;
     bool is_of_it = false;
-    for (size_t i = 0; i < model->n_layers; i++) {
+    enum kva_status status = asks ? hold(build, from->when, held) : KVA_OK;
+    for (size_t i = 0; i < model->n_layers && status == KVA_OK; i++) {
         if (model->layers[i].kind != kind) {
             kind = model->layers[i].kind;
             is_of_it = is_of_kind(from, kind);
         }
-        layer = is_of_it ? (int32_t)i : layer;
-        n += is_of_it;
+        bool has = is_of_it;
+        if (is_of_it && asks)
+            status = ask(build, held, i, &has);
+        layer = has ? (int32_t)i : layer;
+        n += has;
     }
-    if (n == 0)
-        return KVA_OK;
-    const enum kva_status status = measure(build, from, layer, &tensor, &elements, &wanted);
+    if (status != KVA_OK || n == 0)
+        return status;
+    status = measure(build, from, layer, &tensor, &elements, &wanted);
     return status == KVA_OK && wanted ? add_to_class(build, from, &tensor, elements, n) : status;
 }
 
@@ -206,12 +257,13 @@ static enum kva_status expand_layers(struct kva_build *build, struct list *list)
 {
     const struct kva_arch *arch = build->arch;
     enum kva_status status = KVA_OK;
+    struct held held = {0};
     for (unsigned t = 0; build->options.no_tensors && t < arch->n_tensors && status == KVA_OK; t++) {
         const struct kva_arch_tensor *from = &arch->tensors[t];
         if (strstr(from->name, "{i}") == NULL)
             continue;
-        if (!tensor_varies(from) && !kva_quantization_varies(build->quantization))
-            status = count_layers(build, from);
+        if (!size_varies(from) && !kva_quantization_varies(build->quantization))
+            status = count_layers(build, from, &held);
         else
             for (size_t i = 0; i < build->model->n_layers && status == KVA_OK; i++)
                 status = expand(build, from, (int32_t)i, list);
@@ -247,10 +299,13 @@ enum kva_status kva_tensors_expand(struct kva_build *build)
     const struct kva_arch *arch = build->arch;
     model->parameters = model->weight_bytes = KVA_UNKNOWN;
     model->weight_source = "config";
-    if (arch->n_tensors == 0)
-        return KVA_OK;
-    struct list list = {0};
+    int64_t known = arch->n_tensors > 0;
     enum kva_status status = KVA_OK;
+    if (arch->tensors_when != NULL)
+        status = kva_build_formula(build, arch->tensors_when, (int64_t)model->n_layers - 1, &known);
+    if (status != KVA_OK || known == 0)
+        return status;
+    struct list list = {0};
     for (unsigned t = 0; t < arch->n_tensors && status == KVA_OK; t++)
         if (strstr(arch->tensors[t].name, "{i}") == NULL)
             status = expand(build, &arch->tensors[t], -1, &list);

@@ -142,7 +142,7 @@ END_TEST
 
 START_TEST(weights_that_are_not_known_stay_so)
 {
-    struct kva_model *model = unit_open(atlas, "moonshotai/Kimi-K2-Instruct", NULL);
+    struct kva_model *model = unit_open(atlas, "moonshotai/Kimi-K2.5", NULL);
     struct kva_deployment deployment = {.gpu = "h200", .context = 4096};
     struct kva_error error = {0};
     struct kva_plan *plan;
