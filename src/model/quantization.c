@@ -346,7 +346,8 @@ static bool converts(const struct kva_quantization *quantization, const char *na
                      const struct kva_tensor *tensor)
 {
     if (tensor->layer < 0 || tensor->n_dims < 2 || ends_with(name, "bias") || strstr(name, ".router.") != NULL ||
-        ends_with(name, ".gate.weight") || ends_with(name, "_expert_gate.weight"))
+        ends_with(name, ".gate.weight") || ends_with(name, "_expert_gate.weight") ||
+        ends_with(name, ".indexer.weights_proj.weight"))
         return false;
     const bool of_state = strcmp(weight_class, "state") == 0;
     if (!of_state && strcmp(weight_class, "attention") != 0 && strcmp(weight_class, "feed-forward") != 0)

@@ -121,13 +121,17 @@ MADE_UP = [
     {"model_type": "phimoe", **DECODER, "num_local_experts": 6},
     {"model_type": "ernie4_5_moe", **DECODER, "moe_intermediate_size": 96, "moe_num_experts": 12, "moe_k": 2,
      "moe_num_shared_experts": 2, "moe_layer_start_index": 2, "tie_word_embeddings": False},
+    {"model_type": "kimi_linear", **DECODER, **MLA, **SHARED, "num_experts": 12, "head_dim": 64, "num_key_value_heads": 8,
+     "linear_attn_config": {"num_heads": 4, "head_dim": 40, "short_conv_kernel_size": 3, "full_attn_layers": [4, 8],
+                            "kda_layers": [1, 2, 3, 5, 6, 7]}},
 ]
 # What a config on disk leaves to the class that reads it, or says in the words of another.
 TYPES = {"GPTNeoXForCausalLM": "gpt_neox"}
 READ_AS = {"kimi_k2": "deepseek_v3"}
 
 
-def weight_class(name):
+def weight_class(name, delta=()):
+    """delta: beginnings of the names of layers whose self_attn is a linear recurrence."""
     parts = name.split(".")
     if parts[0] in ("lm_head", "embed_out"):
         return "head"
@@ -135,7 +139,7 @@ def weight_class(name):
         return "embedding"
     if "norm" in parts[-3 if parts[-2].isdigit() else -2] or parts[-2].startswith("ln_") or parts[-1] == "layer_scalar":
         return "norm"
-    if STATE.search(name):
+    if STATE.search(name) or name.startswith(tuple(delta)):
         return "state"
     return "attention" if ATTENTION.search(name) else "feed-forward"
 
@@ -172,10 +176,12 @@ def count(config):
     model = build(config)
     saved = set(model.state_dict())
     tensors = list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if n in saved]
+    gate = "forget_gate.A_log"
+    delta = [name.removesuffix(gate) for name, _ in tensors if name.endswith(gate)]
     classes = {}
     for name, tensor in tensors:
         if not TOWERS.search(name):
-            kind = weight_class(name)
+            kind = weight_class(name, delta)
             classes[kind] = classes.get(kind, 0) + math.prod(tensor.shape)
     return {"parameters": sum(classes.values()), "classes": dict(sorted(classes.items())),
             "source": f"transformers {transformers.__version__}, {type(model).__name__}"}
