@@ -2,11 +2,15 @@
 
 Each model of the catalogue whose class Transformers has, and the made-up configs below, is built on torch's meta
 device: shapes without bytes. Towers for pictures and sound are left out, and so are layers of multi-token prediction,
-which these classes do not build. Needs torch and transformers 5.17 (and nothing from the network):
+which these classes do not build. Types whose class is the repository's own are counted by MLX-LM's. Needs nothing from
+the network; each way keeps the other's lines.
 
-    python tests/reference/make_weights.py
+    python make_weights.py          with torch and transformers 5.17
+    python make_weights.py mlx      with mlx and mlx-lm 0.32.2
 """
 
+import importlib
+import importlib.metadata
 import json
 import math
 import os
@@ -14,11 +18,6 @@ import pathlib
 import re
 import sys
 import tempfile
-
-os.environ["HF_HUB_OFFLINE"] = "1"
-import torch  # noqa: E402
-import transformers  # noqa: E402
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODELS = ROOT / "data" / "models"
@@ -121,21 +120,31 @@ MADE_UP = [
     {"model_type": "phimoe", **DECODER, "num_local_experts": 6},
     {"model_type": "ernie4_5_moe", **DECODER, "moe_intermediate_size": 96, "moe_num_experts": 12, "moe_k": 2,
      "moe_num_shared_experts": 2, "moe_layer_start_index": 2, "tie_word_embeddings": False},
-    {"model_type": "kimi_linear", **DECODER, **MLA, **SHARED, "num_experts": 12, "head_dim": 64, "num_key_value_heads": 8,
+    {"model_type": "phi", **DECODER},
+    {"model_type": "kimi_linear", **DECODER, **MLA, **SHARED, "num_experts": 12, "head_dim": 64,
+     "num_key_value_heads": 8,
      "linear_attn_config": {"num_heads": 4, "head_dim": 40, "short_conv_kernel_size": 3, "full_attn_layers": [4, 8],
                             "kda_layers": [1, 2, 3, 5, 6, 7]}},
 ]
 # What a config on disk leaves to the class that reads it, or says in the words of another.
 TYPES = {"GPTNeoXForCausalLM": "gpt_neox"}
 READ_AS = {"kimi_k2": "deepseek_v3"}
+OF_MLX = ["internlm2", "minicpm", "mimo", "deepseek"]
+MADE_UP_FOR_MLX = [
+    {"model_type": "internlm2", **DECODER, "bias": False, "tie_word_embeddings": True, "rms_norm_eps": 1e-5},
+    {"model_type": "minicpm", **DECODER, "dim_model_base": 256, "scale_depth": 1.4, "scale_emb": 12,
+     "tie_word_embeddings": True, "rms_norm_eps": 1e-5},
+    {"model_type": "mimo", **DECODER, "attention_bias": True, "tie_word_embeddings": True, "rms_norm_eps": 1e-5},
+    {"model_type": "deepseek", **DECODER, **SHARED},
+]
 
 
 def weight_class(name, delta=()):
     """delta: beginnings of the names of layers whose self_attn is a linear recurrence."""
     parts = name.split(".")
-    if parts[0] in ("lm_head", "embed_out"):
+    if parts[0] in ("lm_head", "embed_out", "output"):
         return "head"
-    if re.search(r"embed_tokens|\.wte\.|\.embed_in\.|\.embeddings\.", name):
+    if re.search(r"embed_tokens|tok_embeddings|\.wte\.|\.embed_in\.|\.embeddings\.", name):
         return "embedding"
     if "norm" in parts[-3 if parts[-2].isdigit() else -2] or parts[-2].startswith("ln_") or parts[-1] == "layer_scalar":
         return "norm"
@@ -145,6 +154,8 @@ def weight_class(name, delta=()):
 
 
 def read_config(config):
+    from transformers import AutoConfig
+
     config = dict(config)
     config.pop("quantization_config", None)
     text = config.get("text_config")
@@ -157,6 +168,10 @@ def read_config(config):
             config = {**text, "model_type": text["model_type"] or "gemma3n_text"}
     elif "model_type" not in config:
         config["model_type"] = TYPES[config["architectures"][0]]
+    elif config["model_type"] == "phi-msft":  # the older words for what phi says
+        config = {"model_type": "phi", "vocab_size": config["vocab_size"], "hidden_size": config["n_embd"],
+                  "intermediate_size": config["n_inner"] or 4 * config["n_embd"],
+                  "num_hidden_layers": config["n_layer"], "num_attention_heads": config["n_head"]}
     config["model_type"] = READ_AS.get(config["model_type"], config["model_type"])
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "config.json").write_text(json.dumps(config))
@@ -164,6 +179,9 @@ def read_config(config):
 
 
 def build(config):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+
     config = read_config(config)
     with torch.device("meta"):
         try:
@@ -172,23 +190,39 @@ def build(config):
             return AutoModelForImageTextToText.from_config(config)
 
 
+def add_up(shapes, source):
+    gate = "forget_gate.A_log"
+    delta = [name.removesuffix(gate) for name in shapes if name.endswith("self_attn." + gate)]
+    classes = {}
+    for name, shape in shapes.items():
+        if not TOWERS.search(name):
+            kind = weight_class(name, delta)
+            classes[kind] = classes.get(kind, 0) + math.prod(shape)
+    return {"parameters": sum(classes.values()), "classes": dict(sorted(classes.items())), "source": source}
+
+
 def count(config):
     model = build(config)
     saved = set(model.state_dict())
-    tensors = list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if n in saved]
-    gate = "forget_gate.A_log"
-    delta = [name.removesuffix(gate) for name, _ in tensors if name.endswith(gate)]
-    classes = {}
-    for name, tensor in tensors:
-        if not TOWERS.search(name):
-            kind = weight_class(name, delta)
-            classes[kind] = classes.get(kind, 0) + math.prod(tensor.shape)
-    return {"parameters": sum(classes.values()), "classes": dict(sorted(classes.items())),
-            "source": f"transformers {transformers.__version__}, {type(model).__name__}"}
+    shapes = {name: tensor.shape for name, tensor in model.named_parameters()}
+    shapes |= {name: tensor.shape for name, tensor in model.named_buffers() if name in saved}
+    return add_up(shapes, f"transformers {importlib.metadata.version('transformers')}, {type(model).__name__}")
 
 
-def main():
-    transformers.logging.set_verbosity_error()
+def count_mlx(config):
+    from mlx.utils import tree_flatten
+
+    if config["model_type"] not in OF_MLX:
+        raise ValueError("not asked of MLX-LM")
+    module = importlib.import_module("mlx_lm.models." + config["model_type"])
+    model = module.Model(module.ModelArgs.from_dict({"rms_norm_eps": 1e-6, **config}))  # lazy: nothing is drawn
+    shapes = {name: tensor.shape for name, tensor in tree_flatten(model.parameters())}
+    return add_up(shapes, f"mlx-lm {importlib.metadata.version('mlx-lm')}, {config['model_type']}.py")
+
+
+def main(mlx):
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    counted, made_up = (count_mlx, MADE_UP_FOR_MLX) if mlx else (count, MADE_UP)
     lines = []
     for path in sorted(MODELS.glob("*/*/config.json")):
         model = str(path.parent.relative_to(MODELS))
@@ -196,14 +230,17 @@ def main():
         if "auto_map" in config:
             continue
         try:
-            lines.append({"model": model, **count(config)})
-        except Exception as problem:  # Transformers has no such class, or its class refuses the config
+            lines.append({"model": model, **counted(config)})
+        except Exception as problem:  # there is no such class, or it refuses the config
             print(f"{model}: {str(problem).splitlines()[0][:110]}", file=sys.stderr)
-    for config in MADE_UP:
-        lines.append({"config": config, **count(config)})
+    for config in made_up:
+        lines.append({"config": config, **counted(config)})
+    print(f"{len(lines)} models, {lines[0]['source']}", file=sys.stderr)
+    old = [json.loads(line) for line in OUT.read_text().splitlines()] if OUT.exists() else []
+    kept = [line for line in old if line["source"].startswith("mlx-lm") != mlx]
+    lines = kept + lines if mlx else lines + kept
     OUT.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    print(f"{len(lines)} models, transformers {transformers.__version__}", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] == ["mlx"])

@@ -1,7 +1,7 @@
 // The tensors an architecture file lists are the tensors of real checkpoints. Reference: the tiny models of
 // tests/data/hf-tiny, written by Transformers 5.17 (sambay-8: the published Phi-4-mini-flash code), and the index file
-// of the published Phi-4-mini-flash-reasoning. weights.jsonl: how many parameters Transformers' own classes have
-// (tests/reference/make_weights.py).
+// of the published Phi-4-mini-flash-reasoning. weights.jsonl: how many parameters Transformers' own classes have,
+// and MLX-LM's where Transformers has none (tests/reference/make_weights.py).
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -93,6 +93,8 @@ START_TEST(published_weights_to_the_byte)
     ck_assert_uint_eq(weight_bytes("microsoft/Phi-4-mini-instruct"), 7672043520);
     // microsoft/Phi-4-mini-flash-reasoning, model.safetensors.index.json: total_size
     ck_assert_uint_eq(weight_bytes("microsoft/Phi-4-mini-flash-reasoning"), 7706608640);
+    // microsoft/phi-2, model.safetensors.index.json: total_size
+    ck_assert_uint_eq(weight_bytes("microsoft/phi-2"), 5559367680);
     // meta-llama/Llama-3.1-8B: 8,030,261,248 parameters by its model card
     ck_assert_uint_eq(weight_bytes("meta-llama/Llama-3.1-8B-Instruct"), 2 * 8030261248);
 }
