@@ -182,6 +182,23 @@ START_TEST(every_tensor_of_deepseek_v3_is_counted)
 }
 END_TEST
 
+// With their layer of multi-token prediction, as the hub counts them.
+START_TEST(published_parameters_with_multi_token_prediction)
+{
+    static const char *const MTP[] = {"mtp=on"};
+    static const struct {
+        const char *name;
+        uint64_t parameters;
+    } MODELS[] = {{"zai-org/GLM-4.5", 358337791296}, {"zai-org/GLM-5", 753864139008}};
+    const struct kva_model_options options = {.assume = MTP, .n_assume = 1};
+    for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
+        struct kva_model *model = unit_open(atlas, MODELS[i].name, &options);
+        ck_assert_uint_eq(model->parameters, MODELS[i].parameters);
+        kva_model_close(model);
+    }
+}
+END_TEST
+
 START_TEST(published_quantized_weights_nearly)
 {
     // Qwen/Qwen3-32B-FP8: 31,205,621,760 elements of fp8 and 1,558,406,144 of bf16, the scales of 128 x 128 blocks
@@ -396,6 +413,7 @@ int main(void)
     tcase_add_test(tests, published_weights_to_the_byte);
     tcase_add_test(tests, published_quantized_weights_to_the_byte);
     tcase_add_test(tests, every_tensor_of_deepseek_v3_is_counted);
+    tcase_add_test(tests, published_parameters_with_multi_token_prediction);
     tcase_add_test(tests, published_quantized_weights_nearly);
     tcase_add_test(tests, modules_that_are_not_converted_stay);
     tcase_add_test(tests, patterns_are_read_as_python_reads_them);
