@@ -13,7 +13,7 @@ static enum kva_status allocate(struct kva_call *call, struct kva_engine_allocat
 
 const struct kva_engine kva_engine_full = {
     .id = "full",
-    .summary = "what a program takes that knows neither windows nor sharing: all tokens in every attention layer",
+    .summary = "every attention layer keeps all tokens, whatever windows and sharing say",
     .resolve = kva_resolve_common,
     .budget = kva_budget_remaining,
     .allocate = allocate,
