@@ -1,5 +1,5 @@
-// What an engine reserves for a model's caches. An engine is a small table of functions and a data file,
-// data/engines/<id>.yaml: whatever differs by version is a value of that file, read once into the engine's own struct.
+// What an engine reserves for a model's caches. Each fills in struct kva_engine below; whatever differs by version is a
+// value of data/engines/<id>.yaml, which is read once into a struct of the engine's own.
 // C switches on such a value and never on a version. engines.c lists all engines.
 #ifndef KVA_ENGINE_ENGINE_H
 #define KVA_ENGINE_ENGINE_H

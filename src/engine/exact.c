@@ -13,7 +13,7 @@ static enum kva_status allocate(struct kva_call *call, struct kva_engine_allocat
 
 const struct kva_engine kva_engine_exact = {
     .id = "exact",
-    .summary = "exactly the need: rings for windows, one cache for sharing layers, fixed states",
+    .summary = "exactly the need: a window keeps its tokens, a shared cache is kept once",
     .resolve = kva_resolve_common,
     .budget = kva_budget_remaining,
     .allocate = allocate,

@@ -1,4 +1,5 @@
-// `full`: every attention layer its own cache as long as the context. No windows, no sharing; states as they are.
+// `full`: windows and sharing are ignored, so that each attention layer keeps all of the context; states are as they
+// are.
 #include "engine/budget.h"
 #include "engine/cache_bytes.h"
 #include "engine/policies.h"
@@ -12,7 +13,7 @@ static enum kva_status allocate(struct kva_call *call, struct kva_engine_allocat
 
 const struct kva_engine kva_engine_full = {
     .id = "full",
-    .summary = "every attention layer its own full-length cache: no windows, no sharing",
+    .summary = "every attention layer keeps all tokens, whatever windows and sharing say",
     .resolve = kva_resolve_common,
     .budget = kva_budget_remaining,
     .allocate = allocate,

@@ -88,6 +88,6 @@ enum kva_status kva_lcpp_cells(struct kva_call *call, const struct kva_lcpp_mode
         cells->streams = n_seq_max;
     fits = fits && window_cells(deployment, model, n_ctx, unit, unified && !model->compressed ? n_seq_max : 1, cells);
     if (fits && engine->hybrid_times_sequences && model->recurrent && model->attention)
-        cells->base = cells->context;  // issue of PR #19559
+        cells->base = cells->context;  // each sequence gets the cells of all, until PR #19559
     return fits ? KVA_OK : too_many_cells(call);
 }

@@ -65,7 +65,7 @@ struct sglang_stage {
     uint64_t conv, ssm;              // bytes of one slot, all layers with states
     uint64_t budget_index;           // of `index`, what the budget counts
     uint64_t budget_latent;          // of a sparse latent layer, what the budget counts; 0: full_k + full_v
-    uint64_t workspace;              // bytes a token of one dequantised row
+    uint64_t workspace;              // bytes a token of one dequantized row
 };
 
 // What a layer takes on one rank: bytes of one token and of one slot.

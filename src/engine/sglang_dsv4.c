@@ -281,6 +281,8 @@ static uint64_t total_bytes(const struct kva_call *call, const struct counts *co
     return sum;
 }
 
+static const uint64_t OF_ALL_LAYERS = 1, OF_NO_LAYER = UINT64_MAX;  // in the place of a ratio
+
 static enum kva_status list_pool(struct kva_call *call, struct kva_engine_allocation *allocation, const char *name,
                                  uint64_t ratio, uint64_t tokens, uint64_t bytes)
 {
@@ -290,7 +292,7 @@ static enum kva_status list_pool(struct kva_call *call, struct kva_engine_alloca
     if (pool->layers == NULL)
         return kva_fail_memory(call->error, call->model->n_layers * sizeof *pool->layers);
     for (size_t i = 0; i < call->model->n_layers; i++)
-        if (ratio == 1 || ratio_of(&call->model->layers[i]) == ratio)
+        if (ratio == OF_ALL_LAYERS || ratio_of(&call->model->layers[i]) == ratio)
             pool->layers[pool->n_layers++] = call->model->layers[i].index;
     return KVA_OK;
 }
@@ -302,7 +304,8 @@ static enum kva_status list_pools(struct kva_call *call, const struct counts *co
     allocation->pools = kva_arena_alloc(call->arena, 4, sizeof *allocation->pools);
     if (allocation->pools == NULL)
         return kva_fail_memory(call->error, 4 * sizeof *allocation->pools);
-    enum kva_status status = list_pool(call, allocation, "windowed", 1, pools->swa, window * counts->layers);
+    enum kva_status status =
+        list_pool(call, allocation, "windowed", OF_ALL_LAYERS, pools->swa, window * counts->layers);
     if (status == KVA_OK)
         status = list_pool(call, allocation, "rows of 4 tokens, their index and states", CSA, pools->full,
                            (layer_bytes(call, counts, pools, CSA) - window) * counts->csa);
@@ -310,9 +313,7 @@ static enum kva_status list_pools(struct kva_call *call, const struct counts *co
         status = list_pool(call, allocation, "rows of 128 tokens and their states", HCA, pools->full,
                            (layer_bytes(call, counts, pools, HCA) - window) * counts->hca);
     if (status == KVA_OK)
-        status = list_pool(call, allocation, "tokens of requests", 0, 0, table);
-    if (status == KVA_OK)
-        allocation->pools[3].n_layers = 0;
+        status = list_pool(call, allocation, "tokens of requests", OF_NO_LAYER, 0, table);
     return status;
 }
 
@@ -370,8 +371,10 @@ enum kva_status sglang_dsv4_allocate(struct kva_call *call, struct kva_engine_al
         allocation->layers[i].bytes = layer_bytes(call, &counts, &pools, ratio_of(&call->model->layers[i]));
         allocation->layers[i].rows = pools.full / call->deployment->sequences;
     }
-    allocation->unassigned =
-        (pools.requests + sglang->request_padding_rows) * (call->deployment->context + 4) * sizeof(int32_t);
+    if (!kva_mul3(pools.requests + sglang->request_padding_rows, call->deployment->context + 4, sizeof(int32_t),
+                  &allocation->unassigned))
+        return kva_too_large(call);
+    allocation->outside = allocation->unassigned;  // the table is not paid from the pools' budget
     allocation->overpay_why = windowed_cap(call, &counts) > 0
                                   ? "rows of a page are padded, and the windowed pool is for all requests that may run"
                                   : "rows of a page are padded, and the windowed pool is a share of the full one";

@@ -109,12 +109,12 @@ static struct state_rule state_rule_of(const struct kva_call *call, uint64_t tp)
     const struct kva_model *model = call->model;
     const enum kva_dtype conv = call->deployment->conv_dtype;
     return (struct state_rule){
-        .tp = tp,
+        .tp = kva_max(tp, 1),
         .heads =
             value_or(model, "linear_value_heads", value_or(model, "ssm_heads", value_or(model, "linear_heads", 0))),
         .groups = value_or(model, "groups", value_or(model, "linear_key_heads", 0)),
         .width = value_or(model, "d_state", value_or(model, "linear_key_dim", 0)),
-        .columns = value_or(model, "d_conv", 1) - 1,
+        .columns = kva_max(value_or(model, "d_conv", 1), 1) - 1,
         .conv_bytes = kva_dtype_bytes(conv != KVA_DTYPE_NONE ? conv : KVA_BF16),
         .ssm_bytes = kva_dtype_bytes(ssm_dtype(call)),
     };
@@ -270,7 +270,7 @@ static enum kva_status add_layer(struct kva_call *call, struct sglang_shape *sha
 
 static enum kva_status add_layers(struct kva_call *call, struct sglang_shape *shape)
 {
-    const struct state_rule rule = shape->states ? state_rule_of(call, shape->attention_tp) : (struct state_rule){0};
+    const struct state_rule rule = state_rule_of(call, shape->attention_tp);
     enum kva_status status = KVA_OK;
     for (size_t i = 0; status == KVA_OK && i < call->model->n_layers; i++) {
         const struct kva_layer *layer = &call->model->layers[i];

@@ -216,6 +216,24 @@ START_TEST(test_flags_as_every_engines_users_type_them)
 END_TEST
 
 // What an engine does not have is nothing to it, and is said.
+// A blank takes the other deployment's value, of whatever type the field is.
+START_TEST(test_blanks_are_filled_from_another_deployment)
+{
+    static const char *const SAID[][2] = {
+        {"--context", "4096"},  {"--sequences", "2"},          {"--quantized-kv-start", "5000"},
+        {"--kv-dtype", "fp8"},  {"--mamba-ssm-dtype", "bf16"}, {"--memory-fraction", "0.5"},
+        {"--kv-bytes", "1GiB"}, {"--swa-full", "on"},          {"--nearest", NULL},
+    };
+    struct kva_deployment from = {0}, to = {0};
+    for (size_t s = 0; s < sizeof SAID / sizeof *SAID; s++)
+        ck_assert_int_eq(kva_deployment_set(&from, SAID[s][0], SAID[s][1], NULL), KVA_OK);
+    kva_deployment_fill(&to, &from, NULL, NULL);
+    for (size_t s = 0; s < sizeof SAID / sizeof *SAID; s++)
+        ck_assert_msg(kva_deployment_says(&to, SAID[s][0]), "%s stayed blank", SAID[s][0]);
+    ck_assert_uint_eq(to.quantized_kv_start, 5000);
+}
+END_TEST
+
 START_TEST(test_settings_of_other_engines_are_said)
 {
     struct kva_model *model = unit_open(atlas, "meta-llama/Llama-3.1-8B-Instruct", NULL);
@@ -298,6 +316,7 @@ int main(void)
     tcase_add_test(rest, test_versions_are_ordered);
     tcase_add_test(rest, test_versions_that_people_ask_for);
     tcase_add_test(rest, test_flags_as_every_engines_users_type_them);
+    tcase_add_test(rest, test_blanks_are_filled_from_another_deployment);
     tcase_add_test(rest, test_settings_of_other_engines_are_said);
     tcase_add_test(rest, test_bytes_of_a_vector);
     tcase_add_test(rest, test_lines_are_rendered_as_engines_print);
