@@ -19,7 +19,7 @@ say plan microsoft/Phi-4-mini-flash-reasoning --context 128k --engine exact,full
 # does not fit under every engine: exit status 1
 say fit google/gemma-3-27b-it --gpu h100 --sequences 1 --kv-cache-manager v1 \
     --engine vllm@0.20.0,vllm@0.25.1,vllm@0.33.0,sglang,llama.cpp,tensorrt-llm || [ $? -eq 1 ]
-say check tests/data/engines/logs/vllm-qwen3.5-122b-tp2.log
+say check tests/data/engines/logs/vllm-qwen3.5-122b-tp2.log --model Qwen/Qwen3.5-122B-A10B
 # the depth is words on purpose
 # shellcheck disable=SC2086
 say run microsoft/Phi-4-mini-instruct $depth --context 4k --prompt-length 128 --decode 8
