@@ -90,10 +90,12 @@ static enum kva_status check_policy(const struct kva_log_engine_part *part, stru
 
 // ---------------------------------------------------------------- numbers
 
-// A real number is taken as the line would print it: to its decimals.
+// A number is written as the line would print it: a real one to its decimals, a count with the separators of the
+// line's.
 static enum kva_status set_predicted(const struct kva_check_call *call, struct kva_check_number *number,
                                      const struct kva_log_value *value, const struct kva_quantity *quantity)
 {
+    char human[KVA_HUMAN];
     if (quantity->type == KVA_QUANTITY_TEXT) {
         number->predicted = quantity->text;
         return KVA_OK;
@@ -101,6 +103,8 @@ static enum kva_status set_predicted(const struct kva_check_call *call, struct k
     const double real = quantity->type == KVA_QUANTITY_COUNT ? (double)quantity->count : quantity->real;
     if (value->kind == KVA_PLACE_REAL)
         number->predicted = kva_arena_printf(call->log->arena, "%.*f", value->decimals, real);
+    else if (quantity->type == KVA_QUANTITY_COUNT && number->printed != NULL && strchr(number->printed, ',') != NULL)
+        number->predicted = kva_arena_strdup(call->log->arena, kva_human_count(quantity->count, human));
     else if (quantity->type == KVA_QUANTITY_COUNT)
         number->predicted = kva_arena_printf(call->log->arena, "%" PRIu64, quantity->count);
     else
