@@ -70,13 +70,6 @@ enum kva_status kva_cache_token_bytes(const struct kva_cache *cache, const struc
     return status;
 }
 
-enum kva_status kva_cache_row_bytes(const struct kva_cache *cache, enum kva_dtype kv_dtype, uint64_t *bytes,
-                                    struct kva_error *error)
-{
-    const struct kva_kv_type plain = kva_plain_kv_type(kv_dtype);
-    return kva_cache_format_bytes(cache, &plain, bytes, error);
-}
-
 enum kva_status kva_cache_format_bytes(const struct kva_cache *cache, const struct kva_kv_type *format, uint64_t *bytes,
                                        struct kva_error *error)
 {

@@ -44,16 +44,12 @@ uint64_t kva_cache_rows(const struct kva_cache *cache, uint64_t context);
 uint64_t kva_cache_full_rows(const struct kva_cache *cache, uint64_t context);
 
 // What one more token adds to a cache that still grows, on average where a row stands for several; 0 for a state and
-// for encoder states. A layer that reads another's cache adds nothing. Errors: as kva_cache_row_bytes.
+// for encoder states. A layer that reads another's cache adds nothing. Errors: as kva_cache_format_bytes.
 enum kva_status kva_cache_token_bytes(const struct kva_cache *cache, const struct kva_kv_type *format, uint64_t *bytes,
                                       struct kva_error *error);
 
-// One row of keys and values. Errors: KVA_BAD_INPUT (dtype unknown, overflow), KVA_REFUSED (encoder states of which
-// nobody says how long they are).
-enum kva_status kva_cache_row_bytes(const struct kva_cache *cache, enum kva_dtype kv_dtype, uint64_t *bytes,
-                                    struct kva_error *error);
-
-// The same in an engine's format, whose scales count.
+// One row of keys and values in an engine's format, whose scales count. Errors: KVA_BAD_INPUT (type unknown, overflow),
+// KVA_REFUSED (encoder states of which nobody says how long they are).
 enum kva_status kva_cache_format_bytes(const struct kva_cache *cache, const struct kva_kv_type *format, uint64_t *bytes,
                                        struct kva_error *error);
 

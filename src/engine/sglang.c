@@ -40,6 +40,7 @@ static const struct kva_behaviour BEHAVIOURS[] = {
     COUNT(dsv4_row),
     FLAG(dsv4_index_padded),
     COUNT(draft_max_running),
+    COUNT(max_prefill_tokens),
     CHOICE(max_running, "profiled", "estimate", "half"),
     COUNT(request_padding_rows),
     CHOICE(request_draft_columns, "none", "drafts", "steps"),

@@ -46,6 +46,7 @@ struct sglang {
     int dsv4;
     uint64_t dsv4_row;
     bool dsv4_index_padded;
+    uint64_t max_prefill_tokens;  // --max-prefill-tokens where it is not given
     uint64_t draft_max_running;
     int max_running;
     uint64_t request_padding_rows;

@@ -91,11 +91,11 @@ static enum kva_status print_caps(struct kva_call *call, const struct sglang_sha
 
 static enum kva_status print_summary(struct kva_call *call, const struct sglang_sizes *sizes)
 {
-    enum { PREFILL = 16384 };  // --max-prefill-tokens, its default
+    const struct sglang *sglang = call->behaviours;
     const struct kva_quantity quantities[] = {
         kva_count_of("tokens", sizes->tokens),
         kva_count_of("chunk", sglang_prefill_tokens(call)),
-        kva_count_of("prefill", PREFILL),
+        kva_count_of("prefill", sglang->max_prefill_tokens),
         kva_count_of("requests", sizes->requests),
         kva_count_of("context", call->deployment->context),
     };

@@ -223,7 +223,7 @@ static void fill_capacity(const struct kva_call *call, const struct vllm_layout 
     capacity->fits = capacity->sequences_at_context >= call->deployment->sequences;
 }
 
-static enum kva_status allocate(struct kva_call *call, struct kva_engine_allocation *allocation)
+enum kva_status vllm_allocate(struct kva_call *call, struct kva_engine_allocation *allocation)
 {
     if (vllm_is_v0(call))
         return vllm_v0_allocate(call, allocation);
@@ -252,16 +252,3 @@ static enum kva_status allocate(struct kva_call *call, struct kva_engine_allocat
     allocation->overpay_why = overpay_why(call, layout);
     return allocation->overpay_why != NULL ? KVA_OK : kva_fail_memory(call->error, 128);
 }
-
-const struct kva_engine kva_engine_vllm = {
-    .id = "vllm",
-    .any_architecture = true,
-    .picks_context = true,
-    .behaviours = vllm_behaviour_table,
-    .n_behaviours = VLLM_N_BEHAVIOURS,
-    .behaviours_size = sizeof(struct vllm_behaviours),
-    .resolve = vllm_resolve,
-    .budget = vllm_budget,
-    .allocate = allocate,
-    .print_lines = vllm_print_lines,
-};

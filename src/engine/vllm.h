@@ -44,14 +44,14 @@ struct vllm_behaviours {
     bool mixed_group, state_pad, local_fallback, promotion_whole, nvfp4_windows, capacity_once, align_all,
         state_prefix_default, mode_all, mode_all_drafts;
     bool delta_conv_drafts, mamba2_conv_drafts, kda_conv_drafts, short_conv_drafts, delta_state_dtype;
-    bool recurrent_choice, cross, chunked_off, dcp, pcp, async_default, batch_160, requested_ceil, kv_bytes_flag;
+    bool recurrent_choice, cross, chunked_off, dcp, pcp, async_default, requested_ceil, kv_bytes_flag;
     bool check_null_block, check_override, auto_fit, tuples_auto;
+    uint64_t batch_huge_gib, batch_huge, batch_large_gib, batch_large_llm, batch_large_server, batch_llm, batch_server;
+    uint64_t sequences_large, sequences_other;
+    const char *batch_large_not;
     uint64_t wide_head_align, latent_align, mamba2_checkpoint, delta_checkpoint;
     const char *latent_backend, *latent_backend_10;
 };
-
-enum { VLLM_N_BEHAVIOURS = 55 };
-extern const struct kva_behaviour vllm_behaviour_table[VLLM_N_BEHAVIOURS];
 
 static inline const struct vllm_behaviours *vllm_behaves(const struct kva_call *call)
 {
@@ -203,6 +203,7 @@ static inline bool vllm_states_are(const struct kva_call *call, const char *layo
 // vllm_resolve.c
 enum kva_status vllm_resolve(struct kva_call *call);
 enum kva_status vllm_budget(struct kva_call *call);
+enum kva_status vllm_allocate(struct kva_call *call, struct kva_engine_allocation *allocation);
 
 // vllm.c
 enum kva_status vllm_layout_make(struct kva_call *call, struct vllm_layout *layout);

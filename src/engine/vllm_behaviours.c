@@ -1,11 +1,11 @@
-// Which values of data/engines/vllm.yaml fill struct vllm_behaviours.
+// The engine's table: its functions, and which values of data/engines/vllm.yaml fill struct vllm_behaviours.
 #include "engine/vllm.h"
 
 #define BEHAVIOURS_OF struct vllm_behaviours
 #include "engine/behaviour_rows.h"
 
 // The words of a choice stand in the order of its enum in vllm.h.
-const struct kva_behaviour vllm_behaviour_table[VLLM_N_BEHAVIOURS] = {
+static const struct kva_behaviour BEHAVIOURS[] = {
     FLAG(mixed_group),
     CHOICE(page_unify, "none", "scale", "pad"),
     FLAG(state_pad),
@@ -45,7 +45,16 @@ const struct kva_behaviour vllm_behaviour_table[VLLM_N_BEHAVIOURS] = {
     CHOICE(in_flight, "batch", "concurrent"),
     CHOICE(runner, "v1", "dense", "listed", "v2"),
     FLAG(async_default),
-    FLAG(batch_160),
+    COUNT(batch_huge_gib),
+    COUNT(batch_huge),
+    COUNT(batch_large_gib),
+    TEXT(batch_large_not),
+    COUNT(batch_large_llm),
+    COUNT(batch_large_server),
+    COUNT(batch_llm),
+    COUNT(batch_server),
+    COUNT(sequences_large),
+    COUNT(sequences_other),
     CHOICE(encoder, "length", "batch"),
     REAL(memory_fraction),
     FLAG(requested_ceil),
@@ -62,4 +71,16 @@ const struct kva_behaviour vllm_behaviour_table[VLLM_N_BEHAVIOURS] = {
     FLAG(tuples_auto),
     CHOICE(concurrency, "first_page", "each_page"),
 };
-_Static_assert(sizeof vllm_behaviour_table / sizeof *vllm_behaviour_table == VLLM_N_BEHAVIOURS, "one row a behaviour");
+
+const struct kva_engine kva_engine_vllm = {
+    .id = "vllm",
+    .any_architecture = true,
+    .picks_context = true,
+    .behaviours = BEHAVIOURS,
+    .n_behaviours = sizeof BEHAVIOURS / sizeof *BEHAVIOURS,
+    .behaviours_size = sizeof(struct vllm_behaviours),
+    .resolve = vllm_resolve,
+    .budget = vllm_budget,
+    .allocate = vllm_allocate,
+    .print_lines = vllm_print_lines,
+};

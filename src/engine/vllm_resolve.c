@@ -1,5 +1,7 @@
 // The blanks of a deployment as vLLM fills them (engine/arg_utils.py, config/vllm.py, platforms/), and what it refuses.
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -220,35 +222,45 @@ static enum kva_status resolve_states(struct kva_call *call)
 
 // ---------------------------------------------------------------- tokens in flight
 
-// 70 GiB or more and no A100, whose name is in the catalogue's whatever the person typed. Without a GPU: yes.
-static bool is_large_gpu(const struct kva_deployment *deployment)
+static bool has_gib(const struct kva_deployment *deployment, uint64_t gib)
 {
-    const bool a100 = deployment->gpu_facts != NULL && strstr(deployment->gpu_facts->id, "a100") != NULL;
-    return deployment->gpu_bytes == 0 || ((double)deployment->gpu_bytes / VLLM_GIB >= 70 && !a100);
+    return (double)deployment->gpu_bytes / VLLM_GIB >= (double)gib;
+}
+
+// Names are the catalogue's, whatever the person typed. Without a GPU: yes.
+static bool is_large_gpu(const struct kva_call *call)
+{
+    const struct kva_deployment *deployment = call->deployment;
+    const struct vllm_behaviours *behaves = vllm_behaves(call);
+    const bool excepted =
+        deployment->gpu_facts != NULL && strstr(deployment->gpu_facts->id, behaves->batch_large_not) != NULL;
+    return deployment->gpu_bytes == 0 || (has_gib(deployment, behaves->batch_large_gib) && !excepted);
 }
 
 // engine/arg_utils.py get_batch_defaults: by the GPU's memory, its name, and who asks.
 static uint64_t default_batch(const struct kva_call *call)
 {
-    const struct kva_deployment *deployment = call->deployment;
-    const bool llm = deployment->llm_class == KVA_ON;
-    if ((double)deployment->gpu_bytes / VLLM_GIB >= 160 && vllm_behaves(call)->batch_160)
-        return 16384;
-    if (is_large_gpu(deployment))
-        return llm ? 16384 : 8192;
-    return llm ? 8192 : 2048;
+    const struct vllm_behaviours *behaves = vllm_behaves(call);
+    const bool llm = call->deployment->llm_class == KVA_ON;
+    if (behaves->batch_huge > 0 && has_gib(call->deployment, behaves->batch_huge_gib))
+        return behaves->batch_huge;
+    if (is_large_gpu(call))
+        return llm ? behaves->batch_large_llm : behaves->batch_large_server;
+    return llm ? behaves->batch_llm : behaves->batch_server;
 }
 
 static uint64_t default_sequences(const struct kva_call *call)
 {
-    const struct kva_deployment *deployment = call->deployment;
-    return deployment->max_sequences > 0 ? deployment->max_sequences : is_large_gpu(deployment) ? 1024 : 256;
+    const struct vllm_behaviours *behaves = vllm_behaves(call);
+    if (call->deployment->max_sequences > 0)
+        return call->deployment->max_sequences;
+    return is_large_gpu(call) ? behaves->sequences_large : behaves->sequences_other;
 }
 
 static enum kva_status resolve_batch(struct kva_call *call)
 {
     struct kva_deployment *deployment = call->deployment;
-    char human[KVA_HUMAN];
+    char human[KVA_HUMAN], gib[64] = "";
     uint64_t most;
     if (deployment->async_scheduling == KVA_UNSET)
         deployment->async_scheduling = vllm_behaves(call)->async_default ? KVA_ON : KVA_OFF;
@@ -259,10 +271,11 @@ static enum kva_status resolve_batch(struct kva_call *call)
         deployment->batch_tokens = kva_max(deployment->batch_tokens, deployment->context);
     if (kva_mul(default_sequences(call), deployment->context, &most))
         deployment->batch_tokens = kva_min(deployment->batch_tokens, most);
+    if (deployment->gpu_bytes == 0)
+        snprintf(gib, sizeof gib, " on a GPU of %" PRIu64 " GiB or more", vllm_behaves(call)->batch_large_gib);
     return kva_assume(call, "%s tokens a batch: vLLM's default for %s%s",
                       kva_human_count(deployment->batch_tokens, human),
-                      deployment->llm_class == KVA_ON ? "its LLM class" : "its server",
-                      deployment->gpu_bytes > 0 ? "" : " on a GPU of 70 GiB or more");
+                      deployment->llm_class == KVA_ON ? "its LLM class" : "its server", gib);
 }
 
 static enum kva_status resolve_encoder(struct kva_call *call)

@@ -91,7 +91,7 @@ START_TEST(test_broken_files_are_refused)
     refuse_file("{version: \"0.4.6\"", "{version: \"four\"", "is not a version");
     refuse_file("{version: \"0.4.6\"", "{version: \"9.9.9\"", "does not come after");
     refuse_file("references: [sglang-0.4.6]", "references: [nowhere]", "is not the id of a reference");
-    refuse_file("    values:\n      - {", "    values:\n      - {since: \"0.5.23\", ", "");
+    refuse_file("    values:\n      - {", "    values:\n      - {since: \"0.5.23\", ", "has no value for version");
     refuse_file("lines:\n  - {id: ",
                 "lines:\n  - {id: x, until: \"0.4.6\", text: \"{tokens\", references: [sglang-0.4.6]}\n  - {id: ",
                 "placeholder");
